@@ -1,0 +1,101 @@
+// Bytes in, bytes out: views, little-endian fields, variable-length integers, and the two interfaces through
+// which the format library touches the world (positional read, append).
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace sml {
+
+using Bytes = std::vector<std::byte>;
+using ByteView = std::span<const std::byte>;
+using MutableBytes = std::span<std::byte>;
+
+inline ByteView as_bytes(std::string_view text) noexcept {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+inline std::string_view as_text(ByteView bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+static_assert(std::endian::native == std::endian::little,
+              "the on-disk encoding is mapped and used in place: little-endian hosts only");
+
+// Unaligned little-endian access; the caller has checked the bounds.
+template <class T>
+T load(const void* from) noexcept {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+template <class T>
+void store(void* to, T value) noexcept {
+  std::memcpy(to, &value, sizeof value);
+}
+
+// LEB128, at most 10 bytes.
+void put_varint(Bytes& out, std::uint64_t value);
+// Reads one varint at the front of `in` and removes it. False where `in` ends too early or the value
+// does not fit 64 bits.
+bool get_varint(ByteView& in, std::uint64_t& value) noexcept;
+
+inline std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) noexcept {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// A byte string of known size, read by position. Safe for several threads at once.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  virtual std::uint64_t size() const = 0;
+  // Fills `out` from `offset`. Throws kTruncated where the bytes end before, kIo where reading fails.
+  virtual void read(std::uint64_t offset, MutableBytes out) const = 0;
+  // The bytes in place, valid as long as the source; empty where this source has no mapping (then `read`).
+  // The range lies within size(). The pages are not touched.
+  virtual ByteView view(std::uint64_t offset, std::uint64_t bytes) const {
+    (void)offset;
+    (void)bytes;
+    return {};
+  }
+};
+
+// Where a container's bytes go, in order. Used by one thread. Throws kIo.
+class ByteSink {
+ public:
+  virtual ~ByteSink() = default;
+  virtual void append(ByteView bytes) = 0;
+  // Forgets everything appended so far. Throws kIo, kUnsupported.
+  virtual void restart() = 0;
+};
+
+// A source over bytes that the caller keeps alive.
+class MemorySource final : public ByteSource {
+ public:
+  explicit MemorySource(ByteView bytes) : bytes_(bytes) {}
+  std::uint64_t size() const override { return bytes_.size(); }
+  void read(std::uint64_t offset, MutableBytes out) const override;
+  ByteView view(std::uint64_t offset, std::uint64_t bytes) const override {
+    return bytes_.subspan(offset, bytes);
+  }
+
+ private:
+  ByteView bytes_;
+};
+
+// A sink that keeps everything.
+class MemorySink final : public ByteSink {
+ public:
+  void append(ByteView bytes) override { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+  void restart() override { bytes_.clear(); }
+  const Bytes& bytes() const noexcept { return bytes_; }
+
+ private:
+  Bytes bytes_;
+};
+
+}  // namespace sml

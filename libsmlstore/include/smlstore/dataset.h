@@ -1,0 +1,82 @@
+// A data set: one or more containers under one location, seen as one list of records and samples.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "smlformat/container_reader.h"
+#include "smlstore/location.h"
+
+namespace sml {
+
+struct DatasetOptions {
+  bool partial = false;  // open although parts are missing
+};
+
+// Immutable; const functions are safe for threads. A record's number is its number in its container plus the records of the containers before;
+// a sample's likewise.
+class Dataset {
+ public:
+  struct Container {
+    std::string name;  // "photos" of photos.sml
+    std::string path;
+    std::shared_ptr<const ContainerReader> reader;
+    std::uint64_t first_record = 0;
+    std::uint64_t first_sample = 0;
+  };
+
+  // A container file, or a directory of them (in the order of their names). Throws kNotFound (no such path; a directory without containers),
+  // kInvalidArgument (containers disagree about grouping; parts missing, naming them, or doubled), and what ContainerReader throws, naming the file.
+  static Dataset open(const Location& location, const DatasetOptions& options = {});
+
+  const std::vector<Container>& containers() const noexcept { return containers_; }
+  std::uint64_t records() const noexcept { return records_; }
+  std::uint64_t samples() const noexcept { return samples_; }
+  Grouping grouping() const noexcept { return grouping_; }
+  std::uint64_t revision() const noexcept { return 0; }  // without a catalog
+  // XXH3-128 over the container ids in order: names this data set's content.
+  Hash128 digest() const;
+
+  // The record's number; nothing where no container has the key. Throws kAmbiguous, naming two containers, where more than one has it.
+  std::optional<std::uint64_t> find(std::string_view key) const;
+
+  // Index (in containers()) of the container that holds a record (number < records()) or a sample (< samples()).
+  std::size_t container_of_record(std::uint64_t number) const noexcept;
+  std::size_t container_of_sample(std::uint64_t sample) const noexcept;
+
+  void key_of(std::uint64_t number, std::string& key) const;
+  std::uint64_t raw_bytes(std::uint64_t number) const noexcept;
+  NumberRange sample(std::uint64_t sample) const noexcept;          // its record numbers
+  std::uint64_t sample_of(std::uint64_t number) const noexcept;
+
+  // All keys in name order, containers merged. A key in two containers comes twice.
+  class NameCursor {
+   public:
+    explicit NameCursor(const Dataset& dataset);
+    NameCursor(NameCursor&&) noexcept;
+    ~NameCursor();
+    bool done() const noexcept;
+    std::string_view key() const noexcept;  // valid until advance()
+    std::uint64_t number() const noexcept;
+    void advance();
+
+   private:
+    struct State;
+    std::unique_ptr<State> state_;
+  };
+
+ private:
+  std::vector<Container> containers_;
+  std::uint64_t records_ = 0;
+  std::uint64_t samples_ = 0;
+  Grouping grouping_ = Grouping::kNone;
+};
+
+// Throws kAlreadyExists, naming a key and both containers, where `added` holds a key that `dataset` has.
+void check_unique_keys(const Dataset& dataset, const ContainerReader& added, std::string_view added_name);
+
+}  // namespace sml

@@ -1,0 +1,92 @@
+// Containers as files: opening for reading, and writing so that a container appears whole or not at all.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "smlformat/bytes.h"
+
+namespace sml {
+
+inline constexpr std::string_view kContainerSuffix = ".sml";
+
+// A regular file as a byte source. On local file systems it is mapped (read-only, shared), so that view() works; on NFS, CephFS, FUSE,
+// 9p, SMB and the like it is read by pread. Throws kNotFound, kIo. Safe for threads.
+class FileSource final : public ByteSource {
+ public:
+  enum class Mapping { kWhereSafe, kNever };
+  explicit FileSource(const std::string& path, Mapping mapping = Mapping::kWhereSafe);
+  ~FileSource() override;
+  FileSource(const FileSource&) = delete;
+  FileSource& operator=(const FileSource&) = delete;
+
+  std::uint64_t size() const override { return size_; }
+  void read(std::uint64_t offset, MutableBytes out) const override;
+  ByteView view(std::uint64_t offset, std::uint64_t bytes) const override;
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  std::uint64_t size_ = 0;
+  const std::byte* map_ = nullptr;
+};
+
+// A container file being written: a hidden temporary name (".NAME.sml.<random>.tmp") beside the destination. publish() syncs, renames
+// and syncs the directory; only then is the file visible and safe. The destructor removes what was not published.
+class FileSink final : public ByteSink {
+ public:
+  // Fails at once (kAlreadyExists) where `path` exists and `overwrite` is false; kIo where the directory cannot be written;
+  // kInvalidArgument where path exists and is no regular file. A symbolic link to a regular file counts as one, and is replaced itself.
+  FileSink(std::string path, bool overwrite);
+  ~FileSink() override;
+  FileSink(const FileSink&) = delete;
+  FileSink& operator=(const FileSink&) = delete;
+
+  // Large writes; write-back is started as they come, so that publish() waits little. Throws kIo (disk full: names the path).
+  void append(ByteView bytes) override;
+  void restart() override;  // truncates the temporary file
+  // Throws kAlreadyExists where the path appeared meanwhile and overwrite is false (checked atomically), kIo.
+  void publish();
+
+  // The temporary files of this process that are not yet published are unlinked by this function, which is async-signal-safe.
+  static void remove_unpublished() noexcept;
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  bool overwrite_;
+  int fd_ = -1;
+  int registered_ = -1;  // slot in the table that remove_unpublished() walks
+  std::uint64_t written_ = 0;
+  std::uint64_t flushed_ = 0;
+};
+
+// A data set's directory, held by one publisher at a time (flock on a file ".sml-lock" in it; freed by the kernel when the process
+// dies). Waits for the lock. Throws kIo; kCancelled where `stop` is requested while it waits.
+class DirectoryLock {
+ public:
+  explicit DirectoryLock(const std::string& directory, const std::stop_token& stop = {});
+  ~DirectoryLock();
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+// Names (without directory, with suffix) of the containers in a directory, in byte order. Hidden names are no containers.
+// Throws kNotFound, kIo.
+std::vector<std::string> list_containers(const std::string& directory);
+
+// "NAME" of ".../NAME.sml": what reports and errors call a container. Of other paths the base name as it is.
+std::string container_name(std::string_view path);
+
+// Creates `directory` and its parents where missing. Throws kIo.
+void make_directories(const std::string& directory);
+
+}  // namespace sml

@@ -1,0 +1,127 @@
+#include "smlstore/directory_store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "posix_file.h"
+
+namespace sml {
+namespace {
+
+constexpr std::string_view kLockName = ".sml-lock";
+constexpr auto kLockPoll = std::chrono::milliseconds(50);
+
+std::string join(std::string_view directory, std::string_view name) {
+  std::string path(directory);
+  if (!path.empty() && !path.ends_with('/')) {
+    path += '/';
+  }
+  return path += name;
+}
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
+};
+
+bool is_directory(const std::string& path) noexcept {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+}  // namespace
+
+DirectoryLock::DirectoryLock(const std::string& directory, const std::stop_token& stop) {
+  const std::string path = join(directory, kLockName);
+  FileDescriptor fd(open_path(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0666));
+  if (!fd) {
+    throw Error(ErrorCode::kIo, system_error(path, "cannot lock", errno).what());
+  }
+  const int operation = LOCK_EX | (stop.stop_possible() ? LOCK_NB : 0);
+  while (::flock(fd.get(), operation) != 0) {
+    if (errno != EINTR && errno != EWOULDBLOCK) {
+      throw system_error(path, "cannot lock", errno);
+    }
+    if (stop.stop_requested()) {
+      throw Error(ErrorCode::kCancelled, "cancelled while waiting for " + shown_path(path));
+    }
+    if (stop.stop_possible()) {
+      std::this_thread::sleep_for(kLockPoll);
+    }
+  }
+  fd_ = fd.release();
+}
+
+DirectoryLock::~DirectoryLock() { ::close(fd_); }
+
+std::vector<std::string> list_containers(const std::string& directory) {
+  const std::unique_ptr<DIR, CloseDirectory> stream(::opendir(directory.c_str()));
+  if (stream == nullptr) {
+    throw system_error(directory, "cannot open directory", errno);
+  }
+  std::vector<std::string> names;
+  for (;;) {
+    errno = 0;
+    const dirent* found = ::readdir(stream.get());
+    if (found == nullptr) {
+      if (errno != 0) {
+        throw system_error(directory, "cannot read directory", errno);
+      }
+      break;
+    }
+    const std::string_view name = found->d_name;
+    if (name.starts_with('.') || !name.ends_with(kContainerSuffix)) {
+      continue;
+    }
+    // A link that leads nowhere stays in: opening it says so, where leaving it out would lose records silently.
+    const bool maybe_directory = found->d_type != DT_REG;
+    if (maybe_directory && is_directory(join(directory, name))) {
+      continue;
+    }
+    names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string container_name(std::string_view path) {
+  std::string_view name = path.substr(path.rfind('/') + 1);
+  if (name.size() > kContainerSuffix.size() && name.ends_with(kContainerSuffix)) {
+    name.remove_suffix(kContainerSuffix.size());
+  }
+  return std::string(name);
+}
+
+void make_directories(const std::string& directory) {
+  // From the longest prefix that exists downwards; each new name is synced, since what is published below needs it.
+  std::vector<std::string> missing;
+  std::string path = directory;
+  while (!path.empty() && !is_directory(path)) {
+    missing.push_back(path);
+    while (path.ends_with('/')) {
+      path.pop_back();
+    }
+    const auto slash = path.rfind('/');
+    path.resize(slash == std::string::npos ? 0 : slash + 1);
+  }
+  for (; !missing.empty(); missing.pop_back()) {
+    const std::string& made = missing.back();
+    if (::mkdir(made.c_str(), 0777) != 0 && !(errno == EEXIST && is_directory(made))) {
+      throw Error(ErrorCode::kIo, system_error(made, "cannot create directory", errno).what());
+    }
+    const FileDescriptor parent(open_path(path.empty() ? "." : path, O_RDONLY | O_DIRECTORY));
+    if (parent && ::fsync(parent.get()) != 0 && errno != EINVAL && errno != ENOTSUP) {
+      throw system_error(path, "cannot sync directory", errno);
+    }
+    path = made;
+  }
+}
+
+}  // namespace sml

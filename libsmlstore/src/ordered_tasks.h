@@ -1,0 +1,73 @@
+// Work done in parallel, results taken in the order of submission.
+#pragma once
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <deque>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+
+namespace sml {
+
+// Worker threads; with one thread none are made and tasks run where they are submitted.
+class Workers {
+ public:
+  // threads 0: one per processor.
+  explicit Workers(unsigned threads)
+      : threads_(threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency())) {
+    if (threads_ > 1) pool_ = std::make_unique<boost::asio::thread_pool>(threads_);
+  }
+
+  unsigned threads() const noexcept { return threads_; }
+  bool inline_only() const noexcept { return pool_ == nullptr; }
+
+  template <class Task>
+  void run(Task task) {
+    if (pool_) {
+      boost::asio::post(*pool_, std::move(task));
+    } else {
+      task();
+    }
+  }
+
+ private:
+  unsigned threads_;
+  std::unique_ptr<boost::asio::thread_pool> pool_;
+};
+
+// For one thread, which submits and takes. The destructor waits for what is under way.
+template <class Result>
+class OrderedTasks {
+ public:
+  explicit OrderedTasks(Workers& workers) : workers_(workers) {}
+  ~OrderedTasks() {
+    for (auto& future : futures_) future.wait();
+  }
+  OrderedTasks(const OrderedTasks&) = delete;
+  OrderedTasks& operator=(const OrderedTasks&) = delete;
+
+  template <class Task>
+  void submit(Task task) {
+    std::packaged_task<Result()> packaged(std::move(task));
+    futures_.push_back(packaged.get_future());
+    workers_.run(std::move(packaged));
+  }
+
+  std::size_t size() const noexcept { return futures_.size(); }
+  bool empty() const noexcept { return futures_.empty(); }
+
+  // The oldest result; waits for it. Rethrows what its task threw.
+  Result take() {
+    std::future<Result> future = std::move(futures_.front());
+    futures_.pop_front();
+    return future.get();
+  }
+
+ private:
+  Workers& workers_;
+  std::deque<std::future<Result>> futures_;
+};
+
+}  // namespace sml

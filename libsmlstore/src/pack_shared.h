@@ -1,0 +1,49 @@
+// What packing from lists and from streams shares: the header and the limits on what is in flight.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "smlformat/layout.h"
+#include "smlstore/packer.h"
+
+namespace sml {
+
+// Records that one task reads and encodes together.
+inline constexpr std::uint64_t kBatchBytes = 512U << 10;
+inline constexpr std::uint64_t kMaxBatchRecords = 4096;
+
+inline Header header_of(const PackOptions& options) {
+  Header header;
+  header.seed = options.order == PackOrder::kRandom ? options.seed : 0;
+  header.block_bytes = options.block_bytes;
+  header.align = options.align;
+  header.part = options.part;
+  header.parts = options.parts;
+  header.order = options.order;
+  header.grouping = options.grouping;
+  header.header_bytes = static_cast<std::uint32_t>(round_up(Header::kBytes, std::max(1U, options.align)));
+  if (header.block_bytes >= kMinBlockBytes && header.align <= kMaxAlign) {
+    header.piece_bytes = piece_bytes_of(header.block_bytes, header.align);
+  }
+  header.check();
+  return header;
+}
+
+// How much may be under way at once, so that records in flight stay within options.memory_bytes: half of it for batches, whose
+// raw and encoded bytes and last record (at most a piece) count, half for blocks, each with the records it is built from.
+struct InFlight {
+  InFlight(const PackOptions& options, const Header& header, unsigned threads)
+      : batches(limit(options.memory_bytes / 2, 2 * (kBatchBytes + header.piece_bytes), threads)),
+        blocks(limit(options.memory_bytes / 2, 3 * std::uint64_t{header.block_bytes}, threads)) {}
+
+  std::size_t batches;
+  std::size_t blocks;
+
+ private:
+  static std::size_t limit(std::uint64_t memory, std::uint64_t each, unsigned threads) {
+    return static_cast<std::size_t>(std::clamp<std::uint64_t>(memory / each, 1, 4 * std::uint64_t{threads}));
+  }
+};
+
+}  // namespace sml

@@ -1,0 +1,299 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "block_assembler.h"
+#include "name_sort.h"
+#include "ordered_tasks.h"
+#include "pack_encoding.h"
+#include "pack_plan.h"
+#include "pack_shared.h"
+#include "quote.h"
+#include "smlformat/checksum.h"
+#include "smlformat/key.h"
+#include "smlstore/packer.h"
+#include "smlstore/spill.h"
+
+namespace sml {
+namespace {
+
+// The keys of a stream by number, and which of them (or of their stems) have been seen.
+class StreamKeys final : public NameList {
+ public:
+  explicit StreamKeys(std::pmr::memory_resource* memory)
+      : text_(memory), ends_(memory), by_name_(memory), table_(memory) {}
+
+  std::uint64_t size() const override { return ends_.size(); }
+  std::string_view key(std::uint64_t rank) const override { return key_of(by_name_[rank]); }
+  std::uint64_t number(std::uint64_t rank) const override { return by_name_[rank]; }
+
+  std::string_view key_of(std::uint32_t number) const {
+    const std::uint64_t begin = number == 0 ? 0 : ends_[number - 1];
+    return {text_.data() + begin, ends_[number] - begin};
+  }
+
+  // False where the key is there already.
+  bool add(std::string_view key) {
+    if (2 * (ends_.size() + 1) > table_.size()) grow();
+    std::uint32_t* place = find(key);
+    if (*place != 0) return false;
+    text_.insert(text_.end(), key.begin(), key.end());
+    ends_.push_back(text_.size());
+    *place = static_cast<std::uint32_t>(ends_.size());
+    return true;
+  }
+
+  // After the last add().
+  void sort() {
+    table_.clear();
+    table_.shrink_to_fit();
+    by_name_.resize(ends_.size());
+    for (std::uint32_t i = 0; i < by_name_.size(); ++i) by_name_[i] = i;
+    sort_by_name(by_name_, [this](std::uint32_t i) { return key_of(i); });
+  }
+
+ private:
+  // The key's place in the table: its number plus one, or zero where it is free. Linear probing.
+  std::uint32_t* find(std::string_view key) {
+    const std::size_t mask = table_.size() - 1;
+    for (std::size_t i = key_hash(key) & mask;; i = (i + 1) & mask) {
+      if (table_[i] == 0 || key_of(table_[i] - 1) == key) return &table_[i];
+    }
+  }
+
+  void grow() {
+    table_.assign(std::max<std::size_t>(1024, 2 * table_.size()), 0);
+    for (std::uint32_t i = 0; i < ends_.size(); ++i) *find(key_of(i)) = i + 1;
+  }
+
+  std::pmr::vector<char> text_;
+  std::pmr::vector<std::uint64_t> ends_;
+  std::pmr::vector<std::uint32_t> by_name_;
+  std::pmr::vector<std::uint32_t> table_;
+};
+
+// A batch of records as they were read, with the keys it refers to.
+struct StreamBatch {
+  std::deque<std::string> keys;
+  RecordBatch records;
+};
+
+class StreamPacker {
+ public:
+  StreamPacker(RecordStream& stream, const PackOptions& options, ByteSink& sink)
+      : stream_(stream),
+        options_(options),
+        memory_(options.memory != nullptr ? options.memory : &spill_),
+        workers_(options.threads),
+        writer_(sink, header_of(options), memory_),
+        limits_(options, writer_.header(), workers_.threads()),
+        keys_(memory_),
+        stems_(memory_),
+        trainer_(options.compression),
+        batches_(workers_),
+        assembler_(writer_, workers_, limits_.blocks, [this] { block_appended(); }) {}
+
+  ContainerSummary run();
+
+ private:
+  using BatchPointer = std::shared_ptr<StreamBatch>;
+
+  bool accept(const RecordStream::Record& record, bool& starts_sample);
+  void add(const RecordStream::Record& record, bool starts_sample);
+  void add_large(const RecordStream::Record& record, ByteView front, bool starts_sample);
+  void end_batch();
+  void start_encoding();
+  void submit(BatchPointer batch);
+  void take_batch();
+  void drain();
+  void block_appended() const {
+    if (options_.on_progress) options_.on_progress(progress_);
+  }
+
+  RecordStream& stream_;
+  const PackOptions& options_;
+  SpillMemory spill_;
+  std::pmr::memory_resource* memory_;
+  Workers workers_;
+  ContainerWriter writer_;
+  InFlight limits_;
+  StreamKeys keys_;
+  StreamKeys stems_;
+  std::string open_stem_;
+  std::vector<bool> sample_starts_;
+  PackProgress progress_;
+  Bytes buffer_;
+  BatchPointer batch_ = std::make_shared<StreamBatch>();
+  DictionaryTrainer trainer_;
+  std::vector<BatchPointer> waiting_;  // until the dictionary is trained
+  std::optional<EncoderPool> encoders_;
+  OrderedTasks<BatchPointer> batches_;
+  BlockAssembler assembler_;
+};
+
+ContainerSummary StreamPacker::run() {
+  RecordStream::Record record;
+  while (stream_.next(record)) {
+    if (options_.stop.stop_requested()) throw Error(ErrorCode::kCancelled, "interrupted");
+    bool starts_sample = true;
+    if (accept(record, starts_sample)) add(record, starts_sample);
+  }
+  end_batch();
+  start_encoding();
+  drain();
+  assembler_.finish();
+  keys_.sort();
+  return writer_.seal(keys_, sample_starts_);
+}
+
+// Whether the record is packed: not where it belongs to another part or is a duplicate.
+bool StreamPacker::accept(const RecordStream::Record& record, bool& starts_sample) {
+  if (!in_part(record.key, options_.part, options_.parts)) return false;
+  if (keys_.size() == kMaxRecords) {
+    throw Error(ErrorCode::kLimit, fmt::format("a container holds at most {} records", kMaxRecords),
+                "pack into several containers with --part");
+  }
+  if (!keys_.add(record.key)) {
+    if (options_.on_duplicate == OnDuplicate::kError) {
+      throw Error(ErrorCode::kAlreadyExists,
+                  fmt::format("two records have the key {}: the second is {}", quote(record.key), quote(record.origin)),
+                  "--on-duplicate skip keeps the first");
+    }
+    if (options_.on_dropped) options_.on_dropped(record.origin);
+    return false;
+  }
+  if (options_.grouping == Grouping::kStem) {
+    const std::string_view stem = key_stem(record.key);
+    starts_sample = sample_starts_.empty() || stem != open_stem_;
+    if (starts_sample && !stems_.add(stem)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("the records of sample {} are not adjacent in the stream: {} comes too late", quote(stem),
+                              quote(record.origin)),
+                  "pack from files, or from an archive in a regular file, to group by stem");
+    }
+    open_stem_ = stem;
+    sample_starts_.push_back(starts_sample);
+  }
+  return true;
+}
+
+void StreamPacker::add(const RecordStream::Record& record, bool starts_sample) {
+  const std::uint32_t piece_bytes = writer_.header().piece_bytes;
+  // One byte more than a piece tells a large record from one that just fits.
+  buffer_.resize(std::size_t{piece_bytes} + 1);
+  const std::size_t wanted =
+      std::min<std::uint64_t>(buffer_.size(), record.bytes.value_or(buffer_.size() - 1) + 1);
+  const std::size_t bytes = stream_.read(MutableBytes(buffer_).first(wanted));
+  ++progress_.records;
+  if (bytes > piece_bytes) return add_large(record, ByteView(buffer_).first(bytes), starts_sample);
+  progress_.bytes += bytes;
+  const ByteView raw = ByteView(buffer_).first(bytes);
+  if (!encoders_) trainer_.add(raw);
+  const std::string& key = batch_->keys.emplace_back(record.key);
+  const MutableBytes space = batch_->records.add(key, bytes, starts_sample);
+  std::copy(raw.begin(), raw.end(), space.begin());
+  if (batch_->records.raw_bytes() >= kBatchBytes || batch_->records.items().size() >= kMaxBatchRecords) end_batch();
+}
+
+void StreamPacker::end_batch() {
+  if (batch_->records.items().empty()) return;
+  BatchPointer batch = std::exchange(batch_, std::make_shared<StreamBatch>());
+  if (encoders_) return submit(std::move(batch));
+  waiting_.push_back(std::move(batch));
+  if (!trainer_.wants_more()) start_encoding();
+}
+
+void StreamPacker::start_encoding() {
+  if (encoders_) return;
+  std::shared_ptr<const Dictionary> dictionary;
+  if (std::optional<Bytes> bytes = trainer_.train(std::nullopt)) {
+    dictionary = std::make_shared<const Dictionary>(*bytes, options_.compression.level);
+    assembler_.add_dictionary(std::move(*bytes));
+  }
+  encoders_.emplace(options_.compression, std::move(dictionary));
+  for (BatchPointer& batch : std::exchange(waiting_, {})) submit(std::move(batch));
+}
+
+void StreamPacker::submit(BatchPointer batch) {
+  while (batches_.size() >= limits_.batches) take_batch();
+  batches_.submit([this, batch = std::move(batch)] {
+    EncoderPool::Lease encoder(*encoders_);
+    batch->records.encode(*encoder);
+    return batch;
+  });
+}
+
+void StreamPacker::take_batch() {
+  const BatchPointer batch = batches_.take();
+  for (const RecordBatch::Item& item : batch->records.items()) {
+    assembler_.add(item.encoded, batch, item.starts_sample);
+  }
+}
+
+void StreamPacker::drain() {
+  while (!batches_.empty()) take_batch();
+}
+
+void StreamPacker::add_large(const RecordStream::Record& record, ByteView front, bool starts_sample) {
+  const std::uint32_t piece_bytes = writer_.header().piece_bytes;
+  end_batch();
+  start_encoding();
+  drain();
+
+  // Where the size is not known beforehand, the record is laid aside until it is.
+  std::optional<SpillFile> aside;
+  std::uint64_t record_bytes = record.bytes.value_or(0);
+  if (!record.bytes) {
+    aside.emplace();
+    aside->append(front.data(), front.size());
+    Bytes more(piece_bytes);
+    for (;;) {
+      const std::size_t bytes = stream_.read(more);
+      if (bytes == 0) break;
+      aside->append(more.data(), bytes);
+    }
+    record_bytes = aside->size();
+  }
+  Bytes rest(front.begin(), front.end());  // read already, not yet given
+  const auto piece = [&](std::uint32_t k) {
+    const std::uint64_t offset = std::uint64_t{k} * piece_bytes;
+    const std::size_t wanted = std::min<std::uint64_t>(piece_bytes, record_bytes - offset);
+    auto batch = std::make_shared<StreamBatch>();
+    const std::string& key = batch->keys.emplace_back(record.key);
+    const MutableBytes raw = batch->records.add(key, wanted, true);
+    if (aside) {
+      aside->read(offset, raw.data(), wanted);
+    } else {
+      const std::size_t ready = std::min(wanted, rest.size());
+      std::copy_n(rest.begin(), ready, raw.begin());
+      rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(ready));
+      if (stream_.read(raw.subspan(ready)) != wanted - ready) {
+        throw Error(ErrorCode::kTruncated, fmt::format("{}: shorter than it says", quote(record.origin)));
+      }
+    }
+    progress_.bytes += wanted;
+    EncoderPool::Lease encoder(*encoders_);
+    batch->records.encode(*encoder);
+    return BlockAssembler::Piece{batch->records.items().front().encoded, batch};
+  };
+  assembler_.add_in_pieces(record_bytes, piece, true, starts_sample);
+}
+
+}  // namespace
+
+ContainerSummary pack(RecordStream& records, const PackOptions& options, ByteSink& sink) {
+  if (options.order != PackOrder::kInput) {
+    throw Error(ErrorCode::kInvalidArgument, "a stream can only be packed in input order",
+                "pack from a regular file for a random order");
+  }
+  if (options.on_duplicate == OnDuplicate::kReplace) {
+    throw Error(ErrorCode::kInvalidArgument, "a stream cannot replace what it has packed");
+  }
+  return StreamPacker(records, options, sink).run();
+}
+
+}  // namespace sml
