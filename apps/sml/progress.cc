@@ -49,11 +49,27 @@ std::string progress_text(std::string_view verb, const ProgressCounts& counts, d
   return text;
 }
 
+std::string progress_text(std::string_view verb, std::uint64_t bytes, std::uint64_t total_bytes, double seconds) {
+  std::string text = fmt::format("{} {} of {}", verb, shown_size(bytes), shown_size(total_bytes));
+  if (seconds < 0.1 || bytes == 0) return text;
+  text += fmt::format(", {:.1f} MiB/s", static_cast<double>(bytes) / 1048576 / seconds);
+  const auto left = static_cast<double>(total_bytes) - static_cast<double>(bytes);
+  return text + ", " + shown_time(seconds * left / static_cast<double>(bytes)) + " left";
+}
+
 void Progress::update(std::string_view verb, const ProgressCounts& counts) {
+  if (due()) draw(progress_text(verb, counts, seconds()));
+}
+
+void Progress::update_bytes(std::string_view verb, std::uint64_t bytes, std::uint64_t total_bytes) {
+  if (due()) draw(progress_text(verb, bytes, total_bytes, seconds()));
+}
+
+bool Progress::due() {
   const auto now = Clock::now();
-  if (now - last_ < kInterval) return;
+  if (now - last_ < kInterval) return false;
   last_ = now;
-  draw(progress_text(verb, counts, std::chrono::duration<double>(now - start_).count()));
+  return true;
 }
 
 void Progress::clear() {

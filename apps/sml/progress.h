@@ -27,11 +27,14 @@ class Progress {
   void restart() { start_ = Clock::now(); }
   // verb: "packed", "read".
   void update(std::string_view verb, const ProgressCounts& counts);
+  void update_bytes(std::string_view verb, std::uint64_t bytes, std::uint64_t total_bytes);
   // Takes the line away, so that something else can be written.
   void clear();
 
  private:
   using Clock = std::chrono::steady_clock;
+  bool due();
+  double seconds() const { return std::chrono::duration<double>(last_ - start_).count(); }
   void draw(const std::string& text);
 
   int fd_;
@@ -42,5 +45,6 @@ class Progress {
 
 // The line itself, without I/O. seconds: since the phase began.
 std::string progress_text(std::string_view verb, const ProgressCounts& counts, double seconds);
+std::string progress_text(std::string_view verb, std::uint64_t bytes, std::uint64_t total_bytes, double seconds);
 
 }  // namespace sml

@@ -30,13 +30,6 @@ int open_directory(int parent, const char* name, bool follow) noexcept {
   return fd;
 }
 
-const char* kind_name(mode_t mode) noexcept {
-  if (S_ISFIFO(mode)) return "is a FIFO";
-  if (S_ISSOCK(mode)) return "is a socket";
-  if (S_ISCHR(mode) || S_ISBLK(mode)) return "is a device";
-  return "is no regular file";
-}
-
 }  // namespace
 
 DirectoryWalk::DirectoryWalk(const SourceOptions& options, FileFunction on_file)
@@ -114,7 +107,9 @@ void DirectoryWalk::push(FileDescriptor fd, std::string_view name, bool through_
     path_ += '/';
   }
   level.path_bytes = path_.size();
-  while (depth_ - oldest_open_ > kMaxOpenLevels) {
+  // The parent is open; of what was open below it nothing is left.
+  oldest_open_ = std::max<std::size_t>(1, std::min(oldest_open_, depth_ - 1));
+  while (depth_ > oldest_open_ + kMaxOpenLevels) {
     levels_[oldest_open_++].fd.reset();
   }
   list_directory();
@@ -314,7 +309,7 @@ void DirectoryWalk::visit_file(const Found& found, const char* name) {
     return;
   }
   if (!S_ISREG(status.st_mode)) {
-    report(name, Error(ErrorCode::kInvalidArgument, kind_name(status.st_mode)));
+    report(name, Error(ErrorCode::kInvalidArgument, special_file(status.st_mode)));
     return;
   }
   on_file_(path_, {name, found.name_bytes}, static_cast<std::uint64_t>(status.st_size));

@@ -142,6 +142,13 @@ void write_at(int fd, std::uint64_t offset, ByteView bytes, std::string_view pat
   }
 }
 
+const char* special_file(mode_t mode) noexcept {
+  if (S_ISFIFO(mode)) return "is a FIFO";
+  if (S_ISSOCK(mode)) return "is a socket";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "is a device";
+  return "is no regular file";
+}
+
 Error changed_error(std::string_view path, std::uint64_t listed_bytes) {
   return Error(ErrorCode::kIo, shown_path(path) + ": changed while it was read (it had " +
                                    std::to_string(listed_bytes) + " bytes when it was listed)");

@@ -57,6 +57,9 @@ void write_at(int fd, std::uint64_t offset, ByteView bytes, std::string_view pat
 // was read"). Never waits for a FIFO or a device.
 void read_regular_file(std::string_view path, std::uint64_t file_bytes, std::uint64_t offset, MutableBytes out, bool follow);
 
+// Why something that is neither a file nor a directory cannot be a record: "is a FIFO", "is a device", ...
+const char* special_file(mode_t mode) noexcept;
+
 // The error of a file whose length is not what it was when it was listed.
 Error changed_error(std::string_view path, std::uint64_t listed_bytes);
 

@@ -3,12 +3,14 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <optional>
 
 #include <sys/stat.h>
 
 #include "directory_walk.h"
 #include "posix_file.h"
 #include "record_table.h"
+#include "smlformat/key.h"
 
 namespace sml {
 namespace {
@@ -44,13 +46,6 @@ class PathText {
 
 std::string_view base_name(std::string_view path) noexcept {
   return path.substr(path.rfind('/') + 1);
-}
-
-const char* kind_name(mode_t mode) noexcept {
-  if (S_ISFIFO(mode)) return "is a FIFO";
-  if (S_ISSOCK(mode)) return "is a socket";
-  if (S_ISCHR(mode) || S_ISBLK(mode)) return "is a device";
-  return "is no regular file";
 }
 
 class WalkedList final : public RecordList {
@@ -113,7 +108,7 @@ class WalkedList final : public RecordList {
       table_.add({}, name, static_cast<std::uint64_t>(status.st_size));
     } else {
       report_problem(options, Error(ErrorCode::kInvalidArgument,
-                                    shown_path(source) + ": " + kind_name(status.st_mode)));
+                                    shown_path(source) + ": " + special_file(status.st_mode)));
     }
   }
 
@@ -152,10 +147,14 @@ class PathsList final : public RecordList {
       if (n % kPathsBetweenChecks == 0) {
         check_stop(options);
       }
+      std::optional<std::uint64_t> bytes;
       try {
-        add(path, options.symlinks);
+        bytes = file_bytes(path, options.symlinks);
       } catch (const Error& problem) {
         report_problem(options, problem);
+      }
+      if (bytes) {
+        table_.add({}, strip_path(path), *bytes, path.starts_with('/'));
       }
     }
     table_.finish();
@@ -172,8 +171,8 @@ class PathsList final : public RecordList {
  private:
   static constexpr std::uint64_t kPathsBetweenChecks = 1024;
 
-  // Throws what is a problem of this path.
-  void add(const std::string& path, Symlinks symlinks) {
+  // Nothing for what is passed over. Throws what is a problem of this path.
+  std::optional<std::uint64_t> file_bytes(const std::string& path, Symlinks symlinks) const {
     struct stat status {};
     if (path.empty()) {
       throw Error(ErrorCode::kInvalidArgument, "an empty path is in the list");
@@ -183,7 +182,7 @@ class PathsList final : public RecordList {
     }
     if (S_ISLNK(status.st_mode)) {
       if (symlinks == Symlinks::kSkip) {
-        return;
+        return std::nullopt;
       }
       if (symlinks == Symlinks::kError) {
         throw Error(ErrorCode::kInvalidArgument, shown_path(path) + ": is a symbolic link");
@@ -199,14 +198,13 @@ class PathsList final : public RecordList {
       }
     }
     if (S_ISDIR(status.st_mode)) {
-      return;
+      return std::nullopt;
     }
     if (!S_ISREG(status.st_mode)) {
-      throw Error(ErrorCode::kInvalidArgument, shown_path(path) + ": " + kind_name(status.st_mode));
+      throw Error(ErrorCode::kInvalidArgument, shown_path(path) + ": " + special_file(status.st_mode));
     }
-    const std::string_view name = strip_path(path);
-    check_path_key(table_.prefix(), name, path);
-    table_.add({}, name, static_cast<std::uint64_t>(status.st_size), path.starts_with('/'));
+    check_path_key(table_.prefix(), strip_path(path), path);
+    return static_cast<std::uint64_t>(status.st_size);
   }
 
   // Equal to the listed path but for "./" and repeated slashes at its front.

@@ -1,0 +1,310 @@
+// A framed record stream as records: in place in a regular file, or as it comes through a pipe.
+#include <algorithm>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "posix_file.h"
+#include "record_table.h"
+#include "smlformat/checksum.h"
+#include "smlformat/frames.h"
+
+namespace sml {
+namespace {
+
+// What a sender could not give.
+Error failed_frame(const Frame& frame, ByteView message) {
+  return Error(ErrorCode::kIo, "record '" + shown_path(frame.key) +
+                                   "': its sender failed: " + shown_path(as_text(message)));
+}
+
+Error trailing_bytes() { return Error(ErrorCode::kCorrupt, "framed stream: bytes follow its end frame"); }
+
+class FramesList final : public RecordList {
+ public:
+  FramesList(const std::string& path, const SourceOptions& options)
+      : path_(path),
+        table_(options),
+        places_(options.memory),
+        crcs_(options.memory),
+        pieces_(options.memory) {
+    fd_ = FileDescriptor(open_path(path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
+    struct stat status {};
+    if (!fd_ || ::fstat(fd_.get(), &status) != 0) {
+      throw system_error(path, "cannot open", errno);
+    }
+    if (!S_ISREG(status.st_mode)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  shown_path(path) +
+                      ": " + (S_ISDIR(status.st_mode) ? "is a directory" : special_file(status.st_mode)));
+    }
+    const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
+    ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+    std::uint64_t given = 0;
+    FrameReader reader([&](MutableBytes out) {
+      const auto room = out.first(static_cast<std::size_t>(
+          std::min<std::uint64_t>(out.size(), file_bytes - given)));
+      const std::size_t got = read_at(fd_.get(), given, room, path_);
+      given += got;
+      return got;
+    });
+    list(reader, options);
+    if (reader.offset() != file_bytes) {
+      throw trailing_bytes().within(shown_path(path_));
+    }
+    ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_NORMAL);
+    table_.finish();
+  }
+
+  std::uint64_t size() const override { return table_.size(); }
+  std::string_view key(std::uint64_t i) const override { return table_.key(i); }
+  std::uint64_t bytes(std::uint64_t i) const override { return table_.bytes(i); }
+  std::string origin(std::uint64_t i) const override {
+    return shown_path(path_) + ": " + shown_path(table_.key_without_prefix(i));
+  }
+
+  void read(std::uint64_t i, std::uint64_t offset, MutableBytes out) const override {
+    if (in_pieces(i)) {
+      read_pieces(i, offset, out);
+      return;
+    }
+    read_exactly(i, places_[i] + offset, out);
+    // Ranges were checked when the stream was listed; a whole record costs little to check again.
+    if (out.size() == table_.bytes(i) && crc32c(out) != crcs_[i]) {
+      throw Error(ErrorCode::kCorrupt, origin(i) + ": checksum mismatch; the stream changed");
+    }
+  }
+
+ private:
+  // The payload of one frame of a record that has several.
+  struct Piece {
+    std::uint64_t begin = 0;  // in the record
+    std::uint64_t place = 0;  // in the file
+  };
+  // Marks a place that is an index in pieces_.
+  static constexpr std::uint64_t kInPieces = std::uint64_t{1} << 63U;
+
+  bool in_pieces(std::uint64_t i) const noexcept { return (places_[i] & kInPieces) != 0; }
+
+  void list(FrameReader& reader, const SourceOptions& options) {
+    try {
+      Frame frame;
+      ByteView payload;
+      bool open = false;  // frames of one record were seen, its last one was not
+      std::uint64_t begin = 0;
+      std::uint64_t first_piece = 0;
+      while (reader.next(frame, payload)) {
+        const std::uint64_t place = reader.offset() - frame.payload_bytes;
+        if (frame.type == FrameType::kFailed) {
+          pieces_.resize(open ? first_piece : pieces_.size());
+          open = false;
+          report_problem(options, failed_frame(frame, payload).within(shown_path(path_)));
+          continue;
+        }
+        if (!open && !frame.continues) {
+          add(frame, place, options);
+          continue;
+        }
+        if (!open) {
+          open = true;
+          first_piece = pieces_.size();
+          begin = 0;
+        }
+        pieces_.push_back({begin, place});
+        begin += frame.payload_bytes;
+        if (!frame.continues) {
+          open = false;
+          add(frame, first_piece | kInPieces, options);
+        }
+      }
+    } catch (const Error& error) {
+      // Problems name the file themselves.
+      throw std::string_view(error.what()).starts_with("framed stream") ||
+              std::string_view(error.what()).starts_with("not a framed")
+          ? error.within(shown_path(path_))
+          : error;
+    }
+  }
+
+  void add(const Frame& frame, std::uint64_t place, const SourceOptions& options) {
+    try {
+      check_path_key(table_.prefix(), frame.key, path_ + ": " + std::string(frame.key));
+    } catch (const Error& problem) {
+      report_problem(options, problem);
+      return;
+    }
+    places_.push_back(place);
+    crcs_.push_back(frame.payload_crc32c);
+    table_.add({}, frame.key, frame.record_bytes);
+  }
+
+  void read_exactly(std::uint64_t i, std::uint64_t place, MutableBytes out) const {
+    if (read_at(fd_.get(), place, out, path_) != out.size()) {
+      throw Error(ErrorCode::kIo, origin(i) + ": the stream's file became shorter");
+    }
+  }
+
+  void read_pieces(std::uint64_t i, std::uint64_t offset, MutableBytes out) const {
+    std::size_t piece = places_[i] & ~kInPieces;
+    const std::uint64_t record_bytes = table_.bytes(i);
+    const auto end_of = [&](std::size_t p) {
+      return p + 1 < pieces_.size() && pieces_[p + 1].begin != 0 ? pieces_[p + 1].begin : record_bytes;
+    };
+    while (!out.empty()) {
+      while (end_of(piece) <= offset) {
+        ++piece;
+      }
+      const auto part = out.first(
+          static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), end_of(piece) - offset)));
+      read_exactly(i, pieces_[piece].place + (offset - pieces_[piece].begin), part);
+      out = out.subspan(part.size());
+      offset += part.size();
+    }
+  }
+
+  std::string path_;
+  FileDescriptor fd_;
+  RecordTable table_;
+  std::pmr::vector<std::uint64_t> places_;
+  std::pmr::vector<std::uint32_t> crcs_;  // of records in one frame
+  std::pmr::vector<Piece> pieces_;
+};
+
+class FramesStream final : public RecordStream {
+ public:
+  FramesStream(int fd, std::string name, const SourceOptions& options)
+      : name_(std::move(name)), options_(options), table_(options), reader_([this, fd](MutableBytes out) {
+          return read_some(fd, out);
+        }), fd_(fd) {}
+
+  bool next(Record& record) override {
+    skip_record();
+    while (next_frame()) {
+      if (frame_.type == FrameType::kFailed) {
+        report_problem(options_, failed_frame(frame_, payload_).within(shown_path(name_)));
+        continue;
+      }
+      const std::string origin = name_ + ": " + std::string(frame_.key);
+      try {
+        check_path_key(options_.prefix, frame_.key, origin);
+      } catch (const Error& problem) {
+        report_problem(options_, problem);
+        open_ = frame_.continues;
+        skip_record();
+        continue;
+      }
+      record.key = options_.prefix;
+      record.key += frame_.key;
+      record.origin = shown_path(origin);
+      left_ = payload_;
+      open_ = frame_.continues;
+      return true;
+    }
+    return false;
+  }
+
+  std::size_t read(MutableBytes out) override {
+    std::size_t done = 0;
+    while (done < out.size()) {
+      if (left_.empty() && !next_piece()) {
+        break;
+      }
+      const std::size_t part = std::min(out.size() - done, left_.size());
+      std::copy_n(left_.begin(), part, out.begin() + static_cast<std::ptrdiff_t>(done));
+      left_ = left_.subspan(part);
+      done += part;
+    }
+    return done;
+  }
+
+ private:
+  std::size_t read_some(int fd, MutableBytes out) {
+    check_stop(options_);
+    while (true) {
+      const ssize_t got = ::read(fd, out.data(), out.size());
+      if (got >= 0) {
+        given_ += static_cast<std::uint64_t>(got);
+        return static_cast<std::size_t>(got);
+      }
+      if (errno != EINTR) {
+        throw system_error(name_, "cannot read", errno);
+      }
+      check_stop(options_);
+    }
+  }
+
+  bool next_frame() {
+    if (ended_) {
+      return false;
+    }
+    bool more = false;
+    try {
+      more = reader_.next(frame_, payload_);
+      std::byte beyond{};
+      if (!more && (given_ != reader_.offset() || read_some(fd_, {&beyond, 1}) != 0)) {
+        throw trailing_bytes();
+      }
+    } catch (const Error& error) {
+      const bool named = error.code() == ErrorCode::kIo || error.code() == ErrorCode::kCancelled ||
+                         error.code() == ErrorCode::kNotFound;
+      throw named ? error : error.within(shown_path(name_));
+    }
+    ended_ = !more;
+    return more;
+  }
+
+  // The next frame of the current record. False where it has no more.
+  bool next_piece() {
+    left_ = {};
+    if (!open_) {
+      return false;
+    }
+    open_ = false;
+    next_frame();  // never the end: the reader refuses an end frame within a record
+    if (frame_.type == FrameType::kFailed) {
+      throw failed_frame(frame_, payload_).within(shown_path(name_));
+    }
+    left_ = payload_;
+    open_ = frame_.continues;
+    return true;
+  }
+
+  void skip_record() {
+    left_ = {};
+    while (open_) {
+      open_ = false;
+      next_frame();
+      if (frame_.type == FrameType::kFailed) {
+        report_problem(options_, failed_frame(frame_, payload_).within(shown_path(name_)));
+        return;
+      }
+      open_ = frame_.continues;
+    }
+  }
+
+  std::string name_;
+  SourceOptions options_;
+  FrameReader reader_;
+  int fd_;
+  std::uint64_t given_ = 0;
+  Frame frame_;
+  ByteView payload_;
+  ByteView left_;      // of payload_, not yet read
+  bool open_ = false;  // the current record goes on in the next frame
+  bool ended_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordList> list_frames(const std::string& path, const SourceOptions& options) {
+  return std::make_unique<FramesList>(path, options);
+}
+
+std::unique_ptr<RecordStream> stream_frames(int fd, const std::string& name,
+                                            const SourceOptions& options) {
+  return std::make_unique<FramesStream>(fd, name, options);
+}
+
+}  // namespace sml
