@@ -16,8 +16,21 @@ namespace {
 
 // What a sender could not give.
 Error failed_frame(const Frame& frame, ByteView message) {
-  return Error(ErrorCode::kIo, "record '" + shown_path(frame.key) +
-                                   "': its sender failed: " + shown_path(as_text(message)));
+  const std::string record = frame.key.empty() ? "a record" : "record '" + shown_path(frame.key) + "'";
+  return Error(ErrorCode::kIo, record + ": its sender failed: " + shown_path(as_text(message)));
+}
+
+// The reader's errors name no file; those of reading from the system do.
+bool next_frame_of(FrameReader& reader, Frame& frame, ByteView& payload, std::string_view path) {
+  try {
+    return reader.next(frame, payload);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kIo || error.code() == ErrorCode::kNotFound ||
+        error.code() == ErrorCode::kCancelled) {
+      throw;
+    }
+    throw error.within(shown_path(path));
+  }
 }
 
 Error trailing_bytes() { return Error(ErrorCode::kCorrupt, "framed stream: bytes follow its end frame"); }
@@ -89,42 +102,34 @@ class FramesList final : public RecordList {
   bool in_pieces(std::uint64_t i) const noexcept { return (places_[i] & kInPieces) != 0; }
 
   void list(FrameReader& reader, const SourceOptions& options) {
-    try {
-      Frame frame;
-      ByteView payload;
-      bool open = false;  // frames of one record were seen, its last one was not
-      std::uint64_t begin = 0;
-      std::uint64_t first_piece = 0;
-      while (reader.next(frame, payload)) {
-        const std::uint64_t place = reader.offset() - frame.payload_bytes;
-        if (frame.type == FrameType::kFailed) {
-          pieces_.resize(open ? first_piece : pieces_.size());
-          open = false;
-          report_problem(options, failed_frame(frame, payload).within(shown_path(path_)));
-          continue;
-        }
-        if (!open && !frame.continues) {
-          add(frame, place, options);
-          continue;
-        }
-        if (!open) {
-          open = true;
-          first_piece = pieces_.size();
-          begin = 0;
-        }
-        pieces_.push_back({begin, place});
-        begin += frame.payload_bytes;
-        if (!frame.continues) {
-          open = false;
-          add(frame, first_piece | kInPieces, options);
-        }
+    Frame frame;
+    ByteView payload;
+    bool open = false;  // frames of one record were seen, its last one was not
+    std::uint64_t begin = 0;
+    std::uint64_t first_piece = 0;
+    while (next_frame_of(reader, frame, payload, path_)) {
+      const std::uint64_t place = reader.offset() - frame.payload_bytes;
+      if (frame.type == FrameType::kFailed) {
+        pieces_.resize(open ? first_piece : pieces_.size());
+        open = false;
+        report_problem(options, failed_frame(frame, payload).within(shown_path(path_)));
+        continue;
       }
-    } catch (const Error& error) {
-      // Problems name the file themselves.
-      throw std::string_view(error.what()).starts_with("framed stream") ||
-              std::string_view(error.what()).starts_with("not a framed")
-          ? error.within(shown_path(path_))
-          : error;
+      if (!open && !frame.continues) {
+        add(frame, place, options);
+        continue;
+      }
+      if (!open) {
+        open = true;
+        first_piece = pieces_.size();
+        begin = 0;
+      }
+      pieces_.push_back({begin, place});
+      begin += frame.payload_bytes;
+      if (!frame.continues) {
+        open = false;
+        add(frame, first_piece | kInPieces, options);
+      }
     }
   }
 
@@ -175,9 +180,12 @@ class FramesList final : public RecordList {
 class FramesStream final : public RecordStream {
  public:
   FramesStream(int fd, std::string name, const SourceOptions& options)
-      : name_(std::move(name)), options_(options), table_(options), reader_([this, fd](MutableBytes out) {
-          return read_some(fd, out);
-        }), fd_(fd) {}
+      : name_(std::move(name)),
+        options_(options),
+        reader_([this](MutableBytes out) { return read_some(out); }),
+        fd_(fd) {
+    check_prefix(options_.prefix);
+  }
 
   bool next(Record& record) override {
     skip_record();
@@ -220,10 +228,10 @@ class FramesStream final : public RecordStream {
   }
 
  private:
-  std::size_t read_some(int fd, MutableBytes out) {
+  std::size_t read_some(MutableBytes out) {
     check_stop(options_);
     while (true) {
-      const ssize_t got = ::read(fd, out.data(), out.size());
+      const ssize_t got = ::read(fd_, out.data(), out.size());
       if (got >= 0) {
         given_ += static_cast<std::uint64_t>(got);
         return static_cast<std::size_t>(got);
@@ -239,17 +247,10 @@ class FramesStream final : public RecordStream {
     if (ended_) {
       return false;
     }
-    bool more = false;
-    try {
-      more = reader_.next(frame_, payload_);
-      std::byte beyond{};
-      if (!more && (given_ != reader_.offset() || read_some(fd_, {&beyond, 1}) != 0)) {
-        throw trailing_bytes();
-      }
-    } catch (const Error& error) {
-      const bool named = error.code() == ErrorCode::kIo || error.code() == ErrorCode::kCancelled ||
-                         error.code() == ErrorCode::kNotFound;
-      throw named ? error : error.within(shown_path(name_));
+    const bool more = next_frame_of(reader_, frame_, payload_, name_);
+    std::byte beyond{};
+    if (!more && (given_ != reader_.offset() || read_some({&beyond, 1}) != 0)) {
+      throw trailing_bytes().within(shown_path(name_));
     }
     ended_ = !more;
     return more;

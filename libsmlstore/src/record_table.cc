@@ -62,6 +62,18 @@ void check_path_key(std::string_view prefix, std::string_view path, std::string_
   }
 }
 
+void check_prefix(std::string_view prefix) {
+  // What follows the last slash is only the beginning of a component.
+  const char* fault = path_fault(prefix, false);
+  if (fault == nullptr && prefix.find('\0') != std::string_view::npos) {
+    fault = "a NUL byte";
+  }
+  if (fault != nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "prefix '" + shown_path(prefix) + "': keys cannot begin so: it has " + fault);
+  }
+}
+
 void report_problem(const SourceOptions& options, const Error& problem) {
   if (!options.on_problem) {
     throw Error(problem);
@@ -81,15 +93,7 @@ RecordTable::RecordTable(const SourceOptions& options)
       keys_(options.memory),
       starts_(options.memory),
       bytes_(options.memory) {
-  // What follows the last slash is only the beginning of a component.
-  const char* fault = path_fault(prefix_, false);
-  if (fault == nullptr && prefix_.find('\0') != std::string::npos) {
-    fault = "a NUL byte";
-  }
-  if (fault != nullptr) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "prefix '" + shown_path(prefix_) + "': keys cannot begin so: it has " + fault);
-  }
+  check_prefix(prefix_);
   starts_.push_back(0);
 }
 

@@ -20,6 +20,9 @@ std::string_view strip_path(std::string_view path) noexcept;
 // through which unpacking could leave its directory; with the prefix too long; NUL.
 void check_path_key(std::string_view prefix, std::string_view path, std::string_view origin);
 
+// Throws kInvalidArgument for a prefix with an empty, "." or ".." component, or NUL.
+void check_prefix(std::string_view prefix);
+
 // Gives the problem to options.on_problem, or throws it.
 void report_problem(const SourceOptions& options, const Error& problem);
 
@@ -30,7 +33,7 @@ class RecordTable {
  public:
   static constexpr std::uint64_t kMaxRecordBytes = ~std::uint64_t{0} >> 1U;
 
-  // Throws kInvalidArgument for a prefix with an empty, "." or ".." component. Keeps a reference to the options until finish().
+  // Throws as check_prefix() does. Keeps a reference to the options until finish().
   explicit RecordTable(const SourceOptions& options);
 
   // Adds a record with the key prefix + directory + name. `flag` is one bit for the source's own use. The key has been checked.

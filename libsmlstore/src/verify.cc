@@ -1,0 +1,229 @@
+#include "smlstore/verify.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "ordered_tasks.h"
+#include "quote.h"
+#include "smlformat/checksum.h"
+#include "smlformat/key.h"
+#include "verify_block.h"
+
+namespace sml {
+namespace {
+
+[[noreturn]] void corrupt(const std::string& what) { throw Error(ErrorCode::kCorrupt, what); }
+
+// Bytes of a source, in place where they can be had so.
+class SourceBytes {
+ public:
+  SourceBytes(const ByteSource& source, std::uint64_t offset, std::uint64_t bytes) : view_(source.view(offset, bytes)) {
+    if (view_.size() == bytes) return;
+    copy_.resize(bytes);
+    source.read(offset, copy_);
+    view_ = copy_;
+  }
+  ByteView operator*() const noexcept { return view_; }
+
+ private:
+  Bytes copy_;
+  ByteView view_;
+};
+
+// What surrounds the blocks: paddings, footer, names.
+BlockReport verify_frame(const ContainerReader& reader) {
+  BlockReport report;
+  const auto attempt = [&report](auto check) {
+    try {
+      check();
+    } catch (const Error& error) {
+      report.findings.push_back(error);
+    }
+  };
+  const ByteSource& source = reader.source();
+  const Index& index = reader.index();
+  const Tail& tail = reader.tail();
+  attempt([&] {
+    const SourceBytes padding(source, Header::kBytes, reader.header().header_bytes - Header::kBytes);
+    if (!all_zero(*padding)) corrupt("padding behind the header is not zero");
+  });
+  attempt([&] {
+    const std::uint64_t end = index.block_offset(index.blocks());
+    const SourceBytes gap(source, end, tail.footer_offset - end);
+    if (!all_zero(*gap)) corrupt("padding before the footer is not zero");
+  });
+  attempt([&] {
+    const SourceBytes bytes(source, tail.footer_offset, tail.footer_bytes);
+    const ByteView footer = *bytes;
+    const std::uint32_t crc = crc32c(footer);
+    const Hash128 id = xxh3_128(footer);
+    if (crc != tail.footer_crc32c || id != tail.id) {
+      corrupt(fmt::format("footer at offset {}: checksum mismatch (stored {:08x}, computed {:08x}; XXH3 stored {}, computed {})",
+                          tail.footer_offset, tail.footer_crc32c, crc, tail.id.hex(), id.hex()));
+    }
+    // The index has checked that the sections ascend and lie within the footer.
+    std::uint64_t end = FooterHeader::kBytes + std::uint64_t{index.counts().sections} * SectionRow::kBytes;
+    for (std::uint32_t i = 0; i <= index.counts().sections; ++i) {
+      SectionRow row;
+      row.offset = footer.size();
+      if (i < index.counts().sections) {
+        row = SectionRow::decode(footer.data() + FooterHeader::kBytes + i * SectionRow::kBytes);
+      }
+      if (!all_zero(footer.subspan(end, row.offset - end))) {
+        corrupt(fmt::format("footer: padding at offset {} is not zero", tail.footer_offset + end));
+      }
+      end = row.offset + row.bytes;
+    }
+  });
+  attempt([&] {
+    std::string previous;
+    std::uint64_t key_bytes = 0;
+    for (Index::NameCursor at(index, 0); !at.done(); at.advance()) {
+      if (at.rank() > 0 && compare_names(previous, at.key()) >= 0) {
+        corrupt(fmt::format("names: {} does not come after {}", quote(at.key()), quote(previous)));
+      }
+      previous.assign(at.key());
+      key_bytes += at.key().size();
+    }
+    if (key_bytes != index.counts().key_bytes) {
+      corrupt(fmt::format("footer: {} bytes of keys, the names have {}", index.counts().key_bytes, key_bytes));
+    }
+  });
+  return report;
+}
+
+class Verifier {
+ public:
+  Verifier(const Dataset& dataset, const VerifyOptions& options)
+      : dataset_(dataset), options_(options), workers_(options.threads), tasks_(workers_) {
+    for (const Dataset::Container& container : dataset.containers()) total_bytes_ += container.reader->tail().container_bytes;
+  }
+
+  VerifyReport run() {
+    for (const Dataset::Container& container : dataset_.containers()) start(container);
+    while (!running_.empty()) take();
+    check_unique();
+    return report_;
+  }
+
+ private:
+  // A task under way. The frame of a container is a task too, before those of its blocks.
+  struct Running {
+    const Dataset::Container* container;
+    bool frame;
+    std::uint64_t bytes;
+  };
+  struct Sums {
+    std::uint64_t raw_bytes = 0;
+    std::uint64_t stored_bytes = 0;
+    std::uint64_t blocks_left = 0;
+    bool sound = true;
+  };
+
+  void start(const Dataset::Container& container) {
+    const std::shared_ptr<const ContainerReader> reader = container.reader;
+    const Index& index = reader->index();
+    const std::uint64_t block_bytes = index.block_offset(index.blocks()) - index.block_offset(0);
+    submit({&container, true, reader->tail().container_bytes - block_bytes}, [reader] { return verify_frame(*reader); });
+    const auto dictionary = std::make_shared<const CheckedDictionary>(*reader);
+    for (std::uint64_t block = 0; block < index.blocks(); ++block) {
+      submit({&container, false, index.block_offset(block + 1) - index.block_offset(block)},
+             [&container, dictionary, block] { return verify_block(container, *dictionary, block); });
+    }
+  }
+
+  template <class Task>
+  void submit(const Running& running, Task task) {
+    while (tasks_.size() >= 2 * std::size_t{workers_.threads()} + 2) take();
+    check_stop();
+    running_.push_back(running);
+    tasks_.submit(std::move(task));
+  }
+
+  void take() {
+    check_stop();
+    const Running running = running_.front();
+    running_.pop_front();
+    const BlockReport block = tasks_.take();
+    const Index& index = running.container->reader->index();
+    if (running.frame) {
+      ++report_.containers;
+      sums_ = {};
+      sums_.blocks_left = index.blocks();
+    } else {
+      ++report_.blocks;
+      --sums_.blocks_left;
+    }
+    report_.records += block.records;
+    report_.bytes += running.bytes;
+    sums_.raw_bytes += block.raw_bytes;
+    sums_.stored_bytes += block.stored_bytes;
+    sums_.sound = sums_.sound && block.findings.empty();
+    for (const Error& error : block.findings) damage(*running.container, error);
+    if (sums_.blocks_left == 0 && sums_.sound) check_sums(*running.container);
+    if (options_.on_progress) options_.on_progress(report_.bytes, total_bytes_);
+  }
+
+  // A dictionary is counted in no sum. Sums of damaged containers would only repeat what is known.
+  void check_sums(const Dataset::Container& container) {
+    const FooterHeader& counts = container.reader->index().counts();
+    const auto same = [&](const char* what, std::uint64_t in_footer, std::uint64_t in_blocks) {
+      if (in_footer == in_blocks) return;
+      damage(container, Error(ErrorCode::kCorrupt, fmt::format("footer: {} {} bytes, the records have {}", in_footer,
+                                                               what, in_blocks)));
+    };
+    same("raw", counts.raw_bytes, sums_.raw_bytes);
+    same("stored", counts.stored_bytes, sums_.stored_bytes);
+  }
+
+  void check_unique() {
+    if (dataset_.containers().size() < 2) return;
+    try {
+      std::string previous;
+      std::size_t holder = 0;
+      std::uint64_t seen = 0;
+      for (Dataset::NameCursor at(dataset_); !at.done(); at.advance()) {
+        if (seen % 4096 == 0) check_stop();
+        if (seen++ > 0 && at.key() == previous && at.container() != holder) {
+          damage(Error(ErrorCode::kAmbiguous,
+                       fmt::format("key {} is in containers {} and {}", quote(previous),
+                                   quote(dataset_.containers()[holder].name), quote(dataset_.containers()[at.container()].name))));
+        }
+        previous.assign(at.key());
+        holder = at.container();
+      }
+    } catch (const Error& error) {
+      // Names that cannot be read have been found before, container by container.
+      if (error.code() != ErrorCode::kCorrupt) throw;
+    }
+  }
+
+  void check_stop() const {
+    if (options_.stop.stop_requested()) throw Error(ErrorCode::kCancelled, "cancelled");
+  }
+
+  void damage(const Dataset::Container& container, const Error& error) {
+    damage(error.within(fmt::format("container {}", quote(container.name))));
+  }
+
+  void damage(const Error& error) {
+    ++report_.damaged;
+    if (options_.on_damage) options_.on_damage(error);
+  }
+
+  const Dataset& dataset_;
+  const VerifyOptions& options_;
+  std::uint64_t total_bytes_ = 0;
+  VerifyReport report_;
+  Sums sums_;  // of the container whose results are being taken
+  std::deque<Running> running_;
+  Workers workers_;
+  OrderedTasks<BlockReport> tasks_;
+};
+
+}  // namespace
+
+VerifyReport verify(const Dataset& dataset, const VerifyOptions& options) { return Verifier(dataset, options).run(); }
+
+}  // namespace sml

@@ -1,0 +1,362 @@
+#include "smlstore/packer.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+
+#include "smlformat/key.h"
+#include "smlformat/permutation.h"
+#include "support/read_container.h"
+
+namespace {
+
+using sml::Bytes;
+using sml::ByteView;
+using sml::test::Records;
+
+class TestList final : public sml::RecordList {
+ public:
+  explicit TestList(Records records) : records_(std::move(records)) {}
+  std::set<std::string> unreadable;
+
+  std::uint64_t size() const override { return records_.size(); }
+  std::string_view key(std::uint64_t i) const override { return records_[i].first; }
+  std::uint64_t bytes(std::uint64_t i) const override { return records_[i].second.size(); }
+  std::string origin(std::uint64_t i) const override { return "origin" + std::to_string(i); }
+  void read(std::uint64_t i, std::uint64_t offset, sml::MutableBytes out) const override {
+    if (unreadable.contains(records_[i].first)) {
+      throw sml::Error(sml::ErrorCode::kIo, records_[i].first + ": unreadable");
+    }
+    std::copy_n(sml::as_bytes(records_[i].second).begin() + static_cast<std::ptrdiff_t>(offset), out.size(),
+                out.begin());
+  }
+
+ private:
+  Records records_;
+};
+
+class TestStream final : public sml::RecordStream {
+ public:
+  TestStream(Records records, bool sizes_known) : records_(std::move(records)), sizes_known_(sizes_known) {}
+
+  bool next(Record& record) override {
+    if (next_ == records_.size()) return false;
+    record.key = records_[next_].first;
+    record.origin = "stream: " + record.key;
+    record.bytes = sizes_known_ ? std::optional<std::uint64_t>(records_[next_].second.size()) : std::nullopt;
+    ++next_;
+    offset_ = 0;
+    return true;
+  }
+  std::size_t read(sml::MutableBytes out) override {
+    const std::string& data = records_[next_ - 1].second;
+    const std::size_t bytes = std::min(out.size(), data.size() - offset_);
+    std::copy_n(sml::as_bytes(data).begin() + static_cast<std::ptrdiff_t>(offset_), bytes, out.begin());
+    offset_ += bytes;
+    return bytes;
+  }
+
+ private:
+  Records records_;
+  bool sizes_known_;
+  std::size_t next_ = 0;
+  std::size_t offset_ = 0;
+};
+
+constexpr unsigned kSeed = 20261130;
+
+std::string random_text(std::mt19937& random, std::size_t bytes) {
+  static const char* const kWords[] = {"block ", "record ", "sample ", "order ", "index ", "\n", "lane ", "store "};
+  std::string text;
+  while (text.size() < bytes) text += kWords[random() % 8];
+  text.resize(bytes);
+  return text;
+}
+
+std::string random_noise(std::mt19937& random, std::size_t bytes) {
+  std::string noise(bytes, '\0');
+  for (char& c : noise) c = static_cast<char>(random() & 0xff);
+  return noise;
+}
+
+// Records of all kinds: empty, text, noise, larger than a piece and than two; samples of several records.
+Records mixed_records() {
+  MESSAGE("seed ", kSeed);
+  std::mt19937 random(kSeed);
+  Records records;
+  for (int i = 0; i < 400; ++i) {
+    const std::string stem = "d" + std::to_string(i % 7) + "/" + std::to_string(random() % 100000) + "_" + std::to_string(i);
+    records.emplace_back(stem + ".txt", random_text(random, random() % 3000));
+    if (i % 3 == 0) records.emplace_back(stem + ".bin", random_noise(random, random() % 5000));
+    if (i % 5 == 0) records.emplace_back(stem + ".cls", "");
+    if (i % 50 == 0) records.emplace_back(stem + ".large.txt", random_text(random, 150000));
+    if (i % 60 == 0) records.emplace_back(stem + ".large.bin", random_noise(random, 60000 + random() % 60000));
+  }
+  return records;
+}
+
+Bytes pack_list(const sml::RecordList& list, const sml::PackOptions& options) {
+  sml::MemorySink sink;
+  sml::pack(list, options, sink);
+  return sink.bytes();
+}
+
+Records sorted(Records records) {
+  std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) {
+    return sml::compare_names(a.first, b.first) < 0;
+  });
+  return records;
+}
+
+sml::PackOptions small_blocks() {
+  sml::PackOptions options;
+  options.block_bytes = sml::kMinBlockBytes;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("every order, grouping and compression keeps all records") {
+  const Records records = mixed_records();
+  const TestList list(records);
+  for (const auto order : {sml::PackOrder::kRandom, sml::PackOrder::kName, sml::PackOrder::kInput}) {
+    for (const auto grouping : {sml::Grouping::kNone, sml::Grouping::kStem}) {
+      for (const auto mode : {sml::CompressionOptions::Mode::kNone, sml::CompressionOptions::Mode::kAuto,
+                              sml::CompressionOptions::Mode::kZstd}) {
+        for (const std::uint32_t align : {1U, 512U}) {
+          CAPTURE(sml::pack_order_name(order));
+          CAPTURE(sml::grouping_name(grouping));
+          CAPTURE(align);
+          sml::PackOptions options = small_blocks();
+          options.order = order;
+          options.seed = 3;
+          options.grouping = grouping;
+          options.compression.mode = mode;
+          options.align = align;
+          const Bytes bytes = pack_list(list, options);
+          const Records packed = sml::test::read_records(bytes);
+          CHECK(sorted(packed) == sorted(records));
+          if (order == sml::PackOrder::kName) CHECK(packed == sorted(records));
+          if (order == sml::PackOrder::kInput) CHECK(packed == records);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the bytes do not depend on threads or memory") {
+  const TestList list(mixed_records());
+  sml::PackOptions options = small_blocks();
+  options.grouping = sml::Grouping::kStem;
+  options.threads = 1;
+  const Bytes once = pack_list(list, options);
+  options.threads = 4;
+  CHECK(pack_list(list, options) == once);
+  options.memory_bytes = 1;
+  CHECK(pack_list(list, options) == once);
+  options.seed = 1;
+  CHECK(pack_list(list, options) != once);
+}
+
+TEST_CASE("a stream gives the bytes of a list in input order, sizes known or not") {
+  const Records records = mixed_records();
+  for (const auto grouping : {sml::Grouping::kNone, sml::Grouping::kStem}) {
+    sml::PackOptions options = small_blocks();
+    options.order = sml::PackOrder::kInput;
+    options.grouping = grouping;
+    options.compression.mode = sml::CompressionOptions::Mode::kNone;
+    const Bytes expected = pack_list(TestList(records), options);
+    for (const bool sizes_known : {true, false}) {
+      for (const unsigned threads : {1U, 3U}) {
+        options.threads = threads;
+        TestStream stream(records, sizes_known);
+        sml::MemorySink sink;
+        sml::pack(stream, options, sink);
+        CHECK(sink.bytes() == expected);
+      }
+    }
+    // The dictionary of a stream is judged by its first records alone, so compressed bytes may differ; records may not.
+    options.compression.mode = sml::CompressionOptions::Mode::kAuto;
+    TestStream stream(records, true);
+    sml::MemorySink sink;
+    sml::pack(stream, options, sink);
+    CHECK(sml::test::read_records(sink.bytes()) == records);
+  }
+}
+
+TEST_CASE("samples lie together and in the order of the keyed permutation") {
+  const Records records = mixed_records();
+  sml::PackOptions options = small_blocks();
+  options.grouping = sml::Grouping::kStem;
+  options.seed = 11;
+  const Bytes bytes = pack_list(TestList(records), options);
+  const Records packed = sml::test::read_records(bytes);
+
+  std::map<std::string, std::size_t> sample_ranks;  // in name order, so a stem's place is its rank among the stems
+  for (const auto& [key, data] : records) sample_ranks.emplace(sml::key_stem(key), 0);
+  std::size_t rank = 0;
+  for (auto& [stem, r] : sample_ranks) r = rank++;
+  const sml::Permutation permutation(sample_ranks.size(), {sml::PermutationUse::kPack, 11, 0, 0});
+  std::size_t position = 0;
+  std::string stem;
+  for (const auto& [key, data] : packed) {
+    if (stem == sml::key_stem(key)) continue;
+    stem = sml::key_stem(key);
+    CHECK(permutation.apply(sample_ranks.at(stem)) == position);
+    ++position;
+  }
+  CHECK(position == sample_ranks.size());
+
+  const sml::ContainerReader reader(std::make_shared<sml::MemorySource>(bytes));
+  CHECK(reader.index().samples() == sample_ranks.size());
+  for (std::uint64_t s = 0; s < reader.index().samples(); ++s) {
+    const sml::NumberRange range = reader.index().sample(s);
+    CHECK(range.size() >= 1);
+    for (std::uint64_t n = range.first; n < range.last; ++n) {
+      CHECK(sml::key_stem(packed[n].first) == sml::key_stem(packed[range.first].first));
+      CHECK(reader.index().sample_of(n) == s);
+    }
+  }
+  // Each sample starts in exactly one block.
+  std::uint64_t samples = 0;
+  for (std::uint64_t b = 0; b < reader.index().blocks(); ++b) samples += reader.index().block_samples(b).size();
+  CHECK(samples == reader.index().samples());
+}
+
+TEST_CASE("a sample that fits a block is not divided") {
+  const Bytes bytes = [] {
+    sml::PackOptions options = small_blocks();
+    options.grouping = sml::Grouping::kStem;
+    return pack_list(TestList(mixed_records()), options);
+  }();
+  const sml::ContainerReader reader(std::make_shared<sml::MemorySource>(bytes));
+  const sml::Index& index = reader.index();
+  for (std::uint64_t s = 0; s < index.samples(); ++s) {
+    const sml::NumberRange range = index.sample(s);
+    std::uint64_t raw = 0;
+    for (std::uint64_t n = range.first; n < range.last; ++n) raw += index.raw_bytes(n) + 100;
+    if (raw < sml::kMinBlockBytes / 2) {
+      CHECK(index.place(range.first).block == index.place(range.last - 1).block);
+    }
+  }
+}
+
+TEST_CASE("duplicates are refused, or the first or the last is kept") {
+  const Records records = {{"a", "1"}, {"b", "2"}, {"a", "3"}, {"c", "4"}, {"a", "5"}};
+  const TestList list(records);
+  sml::PackOptions options;
+  std::string message;
+  try {
+    pack_list(list, options);
+  } catch (const sml::Error& e) {
+    CHECK(e.code() == sml::ErrorCode::kAlreadyExists);
+    message = e.what();
+  }
+  CHECK(message == "two records have the key 'a': 'origin0' and 'origin2'");
+  std::vector<std::string> dropped;
+  options.on_dropped = [&](const std::string& origin) { dropped.push_back(origin); };
+  options.on_duplicate = sml::OnDuplicate::kSkip;
+  CHECK(sorted(sml::test::read_records(pack_list(list, options))) == Records{{"a", "1"}, {"b", "2"}, {"c", "4"}});
+  CHECK(dropped == std::vector<std::string>{"origin2", "origin4"});
+  dropped.clear();
+  options.on_duplicate = sml::OnDuplicate::kReplace;
+  CHECK(sorted(sml::test::read_records(pack_list(list, options))) == Records{{"a", "5"}, {"b", "2"}, {"c", "4"}});
+  CHECK(dropped == std::vector<std::string>{"origin0", "origin2"});
+
+  options.order = sml::PackOrder::kInput;
+  sml::MemorySink sink;
+  TestStream replacing(records, true);
+  CHECK_THROWS_AS(sml::pack(replacing, options, sink), sml::Error);
+  options.on_duplicate = sml::OnDuplicate::kSkip;
+  TestStream stream(records, true);
+  sml::MemorySink skipped;
+  sml::pack(stream, options, skipped);
+  CHECK(sml::test::read_records(skipped.bytes()) == Records{{"a", "1"}, {"b", "2"}, {"c", "4"}});
+}
+
+TEST_CASE("unreadable records are skipped where the caller says so, and the rest is as if they had not been there") {
+  const Records records = mixed_records();
+  TestList list(records);
+  list.unreadable = {records[3].first, records[100].first, records[250].first};
+  for (const auto& [key, data] : records) {
+    if (data.size() > sml::kMinBlockBytes) {
+      list.unreadable.insert(key);  // one in pieces
+      break;
+    }
+  }
+  Records readable;
+  for (const auto& record : records) {
+    if (!list.unreadable.contains(record.first)) readable.push_back(record);
+  }
+  sml::PackOptions options = small_blocks();
+  CHECK_THROWS_AS(pack_list(list, options), sml::Error);
+  std::set<std::string> told;
+  options.on_unreadable = [&](const sml::Error& e) {
+    const std::string text = e.what();
+    told.insert(text.substr(0, text.find(':')));
+  };
+  const Bytes bytes = pack_list(list, options);
+  CHECK(told == list.unreadable);
+  CHECK(bytes == pack_list(TestList(readable), small_blocks()));
+}
+
+TEST_CASE("parts hold every sample once, whole") {
+  const Records records = mixed_records();
+  Records all;
+  std::map<std::string, std::uint32_t> part_of;
+  for (std::uint32_t part = 1; part <= 3; ++part) {
+    sml::PackOptions options = small_blocks();
+    options.part = part;
+    options.parts = 3;
+    options.grouping = sml::Grouping::kStem;
+    for (const auto& record : sml::test::read_records(pack_list(TestList(records), options))) {
+      all.push_back(record);
+      const std::string stem(sml::key_stem(record.first));
+      CHECK(part_of.emplace(stem, part).first->second == part);
+    }
+  }
+  CHECK(sorted(all) == sorted(records));
+}
+
+TEST_CASE("a stream that scatters a sample cannot be grouped") {
+  sml::PackOptions options;
+  options.order = sml::PackOrder::kInput;
+  options.grouping = sml::Grouping::kStem;
+  TestStream stream({{"a.1", "x"}, {"b.1", "x"}, {"a.2", "x"}}, true);
+  sml::MemorySink sink;
+  CHECK_THROWS_AS(sml::pack(stream, options, sink), sml::Error);
+}
+
+TEST_CASE("many similar small records share a dictionary that pays") {
+  std::mt19937 random(kSeed);
+  Records records;
+  for (int i = 0; i < 5000; ++i) {
+    records.emplace_back("r" + std::to_string(i), "{\"width\": " + std::to_string(random() % 1000) +
+                                                      ", \"height\": " + std::to_string(random() % 1000) +
+                                                      ", \"class\": \"n" + std::to_string(random() % 1000) +
+                                                      "\", \"source\": \"a synthetic corpus of annotations\"}");
+  }
+  const Bytes bytes = pack_list(TestList(records), sml::PackOptions{});
+  const sml::ContainerReader reader(std::make_shared<sml::MemorySource>(bytes));
+  CHECK(reader.dictionary() != nullptr);
+  CHECK(reader.index().counts().stored_bytes * 3 < reader.index().counts().raw_bytes);
+  CHECK(sorted(sml::test::read_records(bytes)) == sorted(records));
+}
+
+TEST_CASE("a stop request ends packing") {
+  const TestList list(mixed_records());
+  std::stop_source stop;
+  sml::PackOptions options = small_blocks();
+  options.stop = stop.get_token();
+  options.on_progress = [&](const sml::PackProgress&) { stop.request_stop(); };
+  try {
+    pack_list(list, options);
+    FAIL("packing went on");
+  } catch (const sml::Error& e) {
+    CHECK(e.code() == sml::ErrorCode::kCancelled);
+  }
+}
