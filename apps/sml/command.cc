@@ -30,7 +30,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
         cost[i][j] = i + j;
         continue;
       }
-      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      cost[i][j] = std::min(
+          {cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
         cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
       }
@@ -45,7 +46,8 @@ std::span<const CommandInfo> all_commands() { return kCommands; }
 
 const CommandInfo* find_command(std::string_view name) {
   const auto* const found =
-      std::find_if(kCommands.begin(), kCommands.end(), [name](const CommandInfo& info) { return info.name == name; });
+      std::find_if(kCommands.begin(), kCommands.end(),
+                   [name](const CommandInfo& info) { return info.name == name; });
   return found == kCommands.end() ? nullptr : found;
 }
 
@@ -66,7 +68,8 @@ UsageError unknown_command(std::string_view name) {
       nearest = &info;
     }
   }
-  message += nearest != nullptr ? "; did you mean '" + std::string(nearest->name) + "'?" : "; 'sml help' lists them";
+  message += nearest != nullptr ? "; did you mean '" + std::string(nearest->name) + "'?"
+                                : "; 'sml help' lists them";
   return UsageError(message);
 }
 

@@ -1,5 +1,5 @@
-// What a subcommand is: options, then a check without input or output, then the work. Only main turns the
-// outcome, or an exception, into an exit code.
+// What a subcommand is: options, then a check without input or output, then the work. Only main
+// turns the outcome, or an exception, into an exit code.
 #pragma once
 
 #include <memory>

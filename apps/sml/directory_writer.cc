@@ -1,13 +1,13 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <random>
 #include <unordered_map>
 #include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "interrupt.h"
 #include "record_writer.h"
@@ -45,7 +45,9 @@ std::string random_name() {
 }
 
 // Errors of the file system as a whole: going on would fail for every record.
-bool is_fatal(int error) { return error == ENOSPC || error == EDQUOT || error == EIO || error == EROFS; }
+bool is_fatal(int error) {
+  return error == ENOSPC || error == EDQUOT || error == EIO || error == EROFS;
+}
 
 class DirectoryWriter final : public RecordWriter {
  public:
@@ -81,7 +83,8 @@ class DirectoryWriter final : public RecordWriter {
     name_ = key.substr(slash == std::string_view::npos ? 0 : slash + 1);
     check_component(name_);
     parent_ = slash == std::string_view::npos ? top_.get() : open_directory(key.substr(0, slash));
-    file_ = Descriptor(::openat(parent_, temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+    file_ = Descriptor(::openat(parent_, temporary_.c_str(),
+                                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
     if (file_.get() < 0) refuse(errno);
     set_unfinished_file(parent_, temporary_);
   }
@@ -102,7 +105,8 @@ class DirectoryWriter final : public RecordWriter {
       refuse(error);
     }
     const char* const from = temporary_.c_str();
-    int status = ::renameat2(parent_, from, parent_, name_.c_str(), overwrite_ ? 0 : RENAME_NOREPLACE);
+    int status =
+        ::renameat2(parent_, from, parent_, name_.c_str(), overwrite_ ? 0 : RENAME_NOREPLACE);
     if (status != 0 && errno == EINVAL) {  // a file system without RENAME_NOREPLACE
       status = ::linkat(parent_, from, parent_, name_.c_str(), 0);
       if (status == 0) ::unlinkat(parent_, from, 0);
@@ -120,8 +124,8 @@ class DirectoryWriter final : public RecordWriter {
     clear_unfinished_file();
   }
 
-  // The directory for a key's path, made where missing. Every step starts from an open directory and follows no link, so
-  // that no name, and nobody who changes the tree meanwhile, leads outside.
+  // The directory for a key's path, made where missing. Every step starts from an open directory
+  // and follows no link, so that no name, and nobody who changes the tree meanwhile, leads outside.
   int open_directory(std::string_view path) {
     const auto known = open_.find(std::string(path));
     if (known != open_.end()) return known->second.get();
@@ -134,7 +138,8 @@ class DirectoryWriter final : public RecordWriter {
       const std::string component(rest.substr(0, slash));
       check_component(component);
       if (::mkdirat(from, component.c_str(), 0777) != 0 && errno != EEXIST) refuse(errno);
-      Descriptor next(::openat(from, component.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      Descriptor next(
+          ::openat(from, component.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
       if (next.get() < 0) refuse(errno);
       at = std::move(next);
       from = at.get();
@@ -145,9 +150,11 @@ class DirectoryWriter final : public RecordWriter {
   }
 
   void check_component(std::string_view component) const {
-    if (component == "..") throw Error(ErrorCode::kInvalidArgument, "a key with '..' is not written as a file");
+    if (component == "..")
+      throw Error(ErrorCode::kInvalidArgument, "a key with '..' is not written as a file");
     if (component.empty() || component == ".") {
-      throw Error(ErrorCode::kInvalidArgument, "a key with an empty or '.' component is not written as a file");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a key with an empty or '.' component is not written as a file");
     }
   }
 

@@ -1,5 +1,11 @@
 #include "interrupt.h"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -7,12 +13,6 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cerrno>
-#include <cstring>
 
 #include "smlformat/error.h"
 #include "smlstore/directory_store.h"
@@ -71,7 +71,8 @@ Interrupt::Interrupt() {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signals_ = ::signalfd(-1, &set, SFD_CLOEXEC);
   ending_ = ::eventfd(0, EFD_CLOEXEC);
-  if (signals_ < 0 || ending_ < 0) throw Error(ErrorCode::kIo, std::string("signalfd: ") + std::strerror(errno));
+  if (signals_ < 0 || ending_ < 0)
+    throw Error(ErrorCode::kIo, std::string("signalfd: ") + std::strerror(errno));
   watcher_ = std::thread([this] { watch(); });
 }
 

@@ -7,9 +7,10 @@
 
 namespace sml {
 
-// While it lives, the first SIGINT, SIGTERM or SIGHUP requests a stop; a second one, or a command that has not stopped a second
-// later, ends the process at once. Containers that are not published and files being written are removed in every case.
-// One at a time, made before other threads are started: they inherit its signal mask.
+// While it lives, the first SIGINT, SIGTERM or SIGHUP requests a stop; a second one, or a command
+// that has not stopped a second later, ends the process at once. Containers that are not published
+// and files being written are removed in every case. One at a time, made before other threads are
+// started: they inherit its signal mask.
 class Interrupt {
  public:
   Interrupt();
@@ -30,11 +31,13 @@ class Interrupt {
   std::thread watcher_;
 };
 
-// Makes SIGBUS (a mapped file that became shorter, a disk that fails) one line and exit 1: "<command>: <place>: ...".
+// Makes SIGBUS (a mapped file that became shorter, a disk that fails) one line and exit 1:
+// "<command>: <place>: ...".
 void handle_faults(const std::string& command);
 void set_fault_place(const std::string& place);
 
-// Removed where the process ends by a signal: at most one file, by directory and name. Async-signal-safe to read.
+// Removed where the process ends by a signal: at most one file, by directory and name.
+// Async-signal-safe to read.
 void set_unfinished_file(int directory, const std::string& name);
 void clear_unfinished_file();
 

@@ -1,12 +1,12 @@
 #include "lists.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include "smlformat/error.h"
 #include "terminal.h"
@@ -20,7 +20,9 @@ bool is_continuation(unsigned char byte) { return (byte & 0xc0) == 0x80; }
 
 // Length of the UTF-8 sequence at the front of `text`, as in RFC 3629; 0 where there is none.
 std::size_t utf8_length(std::string_view text) {
-  const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const auto at = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
   const unsigned first = at(0);
   if (first < 0x80) return 1;
   if (first < 0xc2 || first > 0xf4) return 0;
@@ -44,12 +46,15 @@ bool is_utf8(std::string_view text) {
 }
 
 void append_base64(std::string& out, std::string_view text) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static constexpr char kDigits[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (std::size_t i = 0; i < text.size(); i += 3) {
     const std::size_t count = std::min<std::size_t>(3, text.size() - i);
     std::uint32_t bits = 0;
-    for (std::size_t j = 0; j < 3; ++j) bits = bits << 8 | (j < count ? static_cast<unsigned char>(text[i + j]) : 0U);
-    for (std::size_t j = 0; j < 4; ++j) out += j <= count ? kDigits[bits >> (18 - 6 * j) & 63] : '=';
+    for (std::size_t j = 0; j < 3; ++j)
+      bits = bits << 8 | (j < count ? static_cast<unsigned char>(text[i + j]) : 0U);
+    for (std::size_t j = 0; j < 4; ++j)
+      out += j <= count ? kDigits[bits >> (18 - 6 * j) & 63] : '=';
   }
 }
 
@@ -74,11 +79,14 @@ void append_escaped(std::string& out, std::string_view text) {
 }  // namespace
 
 ListInput::ListInput(const std::string& path, bool nul)
-    : fd_(STDIN_FILENO), name_(path == "-" ? "standard input" : path), separator_(nul ? '\0' : '\n') {
+    : fd_(STDIN_FILENO),
+      name_(path == "-" ? "standard input" : path),
+      separator_(nul ? '\0' : '\n') {
   if (path == "-") return;
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd_ < 0) {
-    throw Error(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo, name_ + ": " + std::strerror(errno));
+    throw Error(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+                name_ + ": " + std::strerror(errno));
   }
 }
 
@@ -106,13 +114,15 @@ bool ListInput::next_ready(std::string_view& line) {
 
 bool ListInput::take(std::string_view& line) {
   const char* const from = buffer_.data() + scanned_;
-  const void* const found = end_ > scanned_ ? std::memchr(from, separator_, end_ - scanned_) : nullptr;
+  const void* const found =
+      end_ > scanned_ ? std::memchr(from, separator_, end_ - scanned_) : nullptr;
   if (found == nullptr && (!ended_ || begin_ == end_)) {
     scanned_ = end_;
     return false;
   }
   const std::size_t at =
-      found == nullptr ? end_ : static_cast<std::size_t>(static_cast<const char*>(found) - buffer_.data());
+      found == nullptr ? end_
+                       : static_cast<std::size_t>(static_cast<const char*>(found) - buffer_.data());
   line = {buffer_.data() + begin_, at - begin_};
   begin_ = scanned_ = found == nullptr ? end_ : at + 1;
   ++lines_;
@@ -127,7 +137,8 @@ void ListInput::fill() {
     scanned_ -= begin_;
     begin_ = 0;
   }
-  if (buffer_.size() - end_ < kReadBytes / 2) buffer_.resize(buffer_.size() + std::max(kReadBytes, buffer_.size()));
+  if (buffer_.size() - end_ < kReadBytes / 2)
+    buffer_.resize(buffer_.size() + std::max(kReadBytes, buffer_.size()));
   ssize_t count = 0;
   do {
     count = ::read(fd_, buffer_.data() + end_, buffer_.size() - end_);
@@ -142,7 +153,8 @@ void ListInput::fill() {
 }
 
 void ListOutput::refuse(std::string_view key) const {
-  throw Error(ErrorCode::kInvalidArgument, "record '" + std::string(key) + "': the key holds a newline",
+  throw Error(ErrorCode::kInvalidArgument,
+              "record '" + std::string(key) + "': the key holds a newline",
               "-0 separates keys by NUL");
 }
 

@@ -11,8 +11,8 @@
 
 namespace sml {
 
-// A list from a file or standard input, separated by newline or NUL; the last separator may be missing. For one thread.
-// Throws Error kNotFound, kIo.
+// A list from a file or standard input, separated by newline or NUL; the last separator may be
+// missing. For one thread. Throws Error kNotFound, kIo.
 class ListInput {
  public:
   // path "-": standard input.
@@ -23,7 +23,8 @@ class ListInput {
 
   // The next line, which stays valid until the next call; false at the end. Waits where need be.
   bool next(std::string_view& line);
-  // The same without waiting: false where no whole line is there yet, or none is left (then ended() is true).
+  // The same without waiting: false where no whole line is there yet, or none is left (then ended()
+  // is true).
   bool next_ready(std::string_view& line);
   bool ended() const noexcept { return ended_ && begin_ == end_; }
 
@@ -47,7 +48,8 @@ class ListInput {
   std::uint64_t lines_ = 0;
 };
 
-// Keys, each followed by a separator. Without NUL a key that holds a newline is an error that says so (kInvalidArgument).
+// Keys, each followed by a separator. Without NUL a key that holds a newline is an error that says
+// so (kInvalidArgument).
 class ListOutput {
  public:
   ListOutput(Output& out, bool nul) : out_(out), separator_(nul ? '\0' : '\n') {}

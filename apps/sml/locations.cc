@@ -42,4 +42,9 @@ Dataset open_dataset(const Location& location, bool partial) {
   }
 }
 
+Error located(const Error& error, const Location& location) {
+  return std::string_view(error.what()).starts_with(location.path) ? error
+                                                                   : error.within(location.path);
+}
+
 }  // namespace sml

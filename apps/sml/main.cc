@@ -1,12 +1,12 @@
 // Finds the command, has it parse its arguments, runs it, and turns the outcome into an exit code.
-#include <fcntl.h>
-#include <signal.h>
-#include <unistd.h>
-
 #include <exception>
 #include <new>
 #include <string>
 #include <vector>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "commands/commands.h"
@@ -18,7 +18,8 @@
 namespace sml {
 namespace {
 
-// A file opened later must not become descriptor 0, 1 or 2. The stand-ins fail as closed descriptors do.
+// A file opened later must not become descriptor 0, 1 or 2. The stand-ins fail as closed
+// descriptors do.
 void fill_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
@@ -75,13 +76,15 @@ int main_of(std::vector<std::string> arguments) {
   ::signal(SIGXFSZ, SIG_IGN);
 
   // "-h" and "--version" instead of a command are understood as well.
-  if (!arguments.empty() && (arguments[0] == "-h" || arguments[0] == "--help")) arguments[0] = "help";
+  if (!arguments.empty() && (arguments[0] == "-h" || arguments[0] == "--help"))
+    arguments[0] = "help";
   if (!arguments.empty() && arguments[0] == "--version") arguments[0] = "version";
   if (!arguments.empty() && find_command(arguments[0]) == nullptr) {
     Console console{""};
-    const UsageError error = arguments[0].starts_with('-')
-                                 ? UsageError("unknown option '" + arguments[0] + "'; 'sml help' lists the commands")
-                                 : unknown_command(arguments[0]);
+    const UsageError error =
+        arguments[0].starts_with('-')
+            ? UsageError("unknown option '" + arguments[0] + "'; 'sml help' lists the commands")
+            : unknown_command(arguments[0]);
     console.error(error.what());
     return static_cast<int>(Outcome::kWrongUsage);
   }
@@ -95,4 +98,6 @@ int main_of(std::vector<std::string> arguments) {
 }  // namespace
 }  // namespace sml
 
-int main(int argc, char** argv) { return sml::main_of(std::vector<std::string>(argv + (argc > 0), argv + argc)); }
+int main(int argc, char** argv) {
+  return sml::main_of(std::vector<std::string>(argv + (argc > 0), argv + argc));
+}

@@ -13,8 +13,8 @@ namespace {
 
 constexpr unsigned kMaxThreads = 1024;
 
-// CLI11 2.1.2 takes "[a,b]" apart, ends a list at "++" and loses empty values. So whatever may be a value goes through it
-// behind this byte, and unguard() is the only place that takes it off again.
+// CLI11 2.1.2 takes "[a,b]" apart, ends a list at "++" and loses empty values. So whatever may be a
+// value goes through it behind this byte, and unguard() is the only place that takes it off again.
 constexpr char kGuard = '\x01';
 
 std::vector<std::string> guard(const std::vector<std::string>& arguments) {
@@ -36,13 +36,16 @@ std::vector<std::string> guard(const std::vector<std::string>& arguments) {
   return guarded;
 }
 
-std::string unguard(const std::string& value) { return value.starts_with(kGuard) ? value.substr(1) : value; }
+std::string unguard(const std::string& value) {
+  return value.starts_with(kGuard) ? value.substr(1) : value;
+}
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 
 // An option as the user knows it: its long name.
 std::string shown(const CLI::Option& option) {
-  return option.get_lnames().empty() ? "-" + option.get_snames().front() : "--" + option.get_lnames().front();
+  return option.get_lnames().empty() ? "-" + option.get_snames().front()
+                                     : "--" + option.get_lnames().front();
 }
 
 UsageError within_option(const CLI::Option& option, const UsageError& error) {
@@ -54,9 +57,9 @@ UsageError readable(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const std::string extra = unguard(app.remaining().front());
     if (app.remaining().front().starts_with('-')) {
-      return UsageError("unknown option " + quoted(extra.substr(0, extra.find('='))));
+      return UsageError("unknown option " + in_quotes(extra.substr(0, extra.find('='))));
     }
-    return UsageError("unexpected argument " + quoted(extra));
+    return UsageError("unexpected argument " + in_quotes(extra));
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     const std::string name = message.substr(0, message.find_first_of(": "));
@@ -76,7 +79,9 @@ std::optional<std::string> environment(const char* name) {
 class HelpFormatter final : public CLI::Formatter {
  public:
   HelpFormatter() { column_width(34); }
-  std::string make_usage(const CLI::App* /*app*/, std::string name) const override { return "Usage: " + name + "\n"; }
+  std::string make_usage(const CLI::App* /*app*/, std::string name) const override {
+    return "Usage: " + name + "\n";
+  }
   std::string make_option_opts(const CLI::Option* option) const override {
     return option->get_option_text().empty() ? "" : " " + option->get_option_text();
   }
@@ -88,24 +93,26 @@ std::uint64_t parse_number(std::string_view text, std::uint64_t least, std::uint
   std::uint64_t value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status == std::errc::result_out_of_range && end == text.data() + text.size()) {
-    throw UsageError(quoted(text) + " is too large");
+    throw UsageError(in_quotes(text) + " is too large");
   }
-  if (status != std::errc{} || end != text.data() + text.size()) throw UsageError(quoted(text) + " is not a number");
+  if (status != std::errc{} || end != text.data() + text.size())
+    throw UsageError(in_quotes(text) + " is not a number");
   if (value < least || value > most) {
-    throw UsageError(quoted(text) + (value < least ? " is less than " + std::to_string(least)
-                                                   : " is more than " + std::to_string(most)));
+    throw UsageError(in_quotes(text) + (value < least ? " is less than " + std::to_string(least)
+                                                      : " is more than " + std::to_string(most)));
   }
   return value;
 }
 
 std::uint64_t parse_size(std::string_view text) {
-  const UsageError senseless(quoted(text) + " is not a size such as 65536, 64K, 1.5MiB or 4G");
+  const UsageError senseless(in_quotes(text) + " is not a size such as 65536, 64K, 1.5MiB or 4G");
   const std::size_t unit_at = text.find_first_not_of("0123456789.");
   std::string_view digits = text.substr(0, unit_at);
   std::string_view unit = unit_at == std::string_view::npos ? "" : text.substr(unit_at);
   unsigned shift = 0;
   if (!unit.empty() && unit != "B") {
-    const std::size_t power = std::string_view("KMGTP").find(static_cast<char>(unit.front() & ~0x20));
+    const std::size_t power =
+        std::string_view("KMGTP").find(static_cast<char>(unit.front() & ~0x20));
     if (power == std::string_view::npos) throw senseless;
     shift = 10 * (static_cast<unsigned>(power) + 1);
     if (unit.substr(1) != "" && unit.substr(1) != "B" && unit.substr(1) != "iB") throw senseless;
@@ -113,17 +120,19 @@ std::uint64_t parse_size(std::string_view text) {
   const std::size_t dot = digits.find('.');
   const std::string_view whole = digits.substr(0, dot);
   const std::string_view fraction = dot == std::string_view::npos ? "" : digits.substr(dot + 1);
-  const bool fraction_is_fine = dot == std::string_view::npos ||
-                                (shift > 0 && !fraction.empty() && fraction.find('.') == std::string_view::npos);
+  const bool fraction_is_fine =
+      dot == std::string_view::npos ||
+      (shift > 0 && !fraction.empty() && fraction.find('.') == std::string_view::npos);
   if (whole.empty() || !fraction_is_fine) throw senseless;
 
   const std::uint64_t units = parse_number(whole);
-  if (units > kMaxNumber >> shift) throw UsageError(quoted(text) + " is too large");
+  if (units > kMaxNumber >> shift) throw UsageError(in_quotes(text) + " is too large");
   std::uint64_t size = units << shift;
   if (!fraction.empty()) {
     const double part = std::strtod(("0." + std::string(fraction)).c_str(), nullptr);
-    const auto more = static_cast<std::uint64_t>(std::floor(std::ldexp(part, static_cast<int>(shift))));
-    if (more > kMaxNumber - size) throw UsageError(quoted(text) + " is too large");
+    const auto more =
+        static_cast<std::uint64_t>(std::floor(std::ldexp(part, static_cast<int>(shift))));
+    if (more > kMaxNumber - size) throw UsageError(in_quotes(text) + " is too large");
     size += more;
   }
   return size;
@@ -131,7 +140,8 @@ std::uint64_t parse_size(std::string_view text) {
 
 std::pair<std::uint32_t, std::uint32_t> parse_part(std::string_view text, std::uint32_t most) {
   const std::size_t slash = text.find('/');
-  if (slash == std::string_view::npos) throw UsageError(quoted(text) + " is not I/N, such as 1/8");
+  if (slash == std::string_view::npos)
+    throw UsageError(in_quotes(text) + " is not I/N, such as 1/8");
   const std::uint64_t parts = parse_number(text.substr(slash + 1), 1, most);
   const std::uint64_t part = parse_number(text.substr(0, slash), 1, parts);
   return {static_cast<std::uint32_t>(part), static_cast<std::uint32_t>(parts)};
@@ -157,7 +167,8 @@ void CommandLine::flag(const std::string& names, bool& given, const std::string&
 }
 
 void CommandLine::value(const std::string& names, const std::string& metavar,
-                        std::function<void(const std::string&)> assign, const std::string& description) {
+                        std::function<void(const std::string&)> assign,
+                        const std::string& description) {
   auto holder = std::make_shared<CLI::Option*>(nullptr);
   CLI::Option* option = app_->add_option(
       names,
@@ -171,12 +182,14 @@ void CommandLine::value(const std::string& names, const std::string& metavar,
       },
       description);
   // A second value is refused by parse(), in words of our own.
-  option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)->option_text(metavar)->group(group_);
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->option_text(metavar)
+      ->group(group_);
   *holder = option;
 }
 
-void CommandLine::repeated(const std::string& names, const std::string& metavar, std::vector<std::string>& values,
-                           const std::string& description) {
+void CommandLine::repeated(const std::string& names, const std::string& metavar,
+                           std::vector<std::string>& values, const std::string& description) {
   CLI::Option* option = app_->add_option(
       names,
       [&values](const CLI::results_t& given) {
@@ -240,9 +253,11 @@ void add_report_options(CommandLine& line, ReportOptions& options) {
   line.group("General options");
   line.flag("-q,--quiet", options.quiet, "no progress and no notes; errors are always told");
   line.choice("--progress", options.progress,
-              std::vector<std::pair<std::string, ProgressMode>>{
-                  {"auto", ProgressMode::kAuto}, {"always", ProgressMode::kAlways}, {"never", ProgressMode::kNever}},
-              "progress on standard error; auto (default): on a\nterminal, unless standard output is a pipe");
+              std::vector<std::pair<std::string, ProgressMode>>{{"auto", ProgressMode::kAuto},
+                                                                {"always", ProgressMode::kAlways},
+                                                                {"never", ProgressMode::kNever}},
+              "progress on standard error; auto (default): on a\nterminal, unless standard output "
+              "is a pipe");
 }
 
 void add_nul_option(CommandLine& line, bool& nul) {
@@ -254,7 +269,8 @@ void add_partial_option(CommandLine& line, bool& partial) {
 }
 
 void add_threads_option(CommandLine& line, std::optional<unsigned>& threads) {
-  line.number("-j,--threads", "N", threads, "threads; default SML_THREADS, else one per processor", 1, kMaxThreads);
+  line.number("-j,--threads", "N", threads, "threads; default SML_THREADS, else one per processor",
+              1, kMaxThreads);
 }
 
 unsigned resolve_threads(const std::optional<unsigned>& threads) {
@@ -268,7 +284,8 @@ unsigned resolve_threads(const std::optional<unsigned>& threads) {
   }
 }
 
-std::uint64_t resolve_memory(const std::optional<std::uint64_t>& memory_bytes, std::uint64_t otherwise) {
+std::uint64_t resolve_memory(const std::optional<std::uint64_t>& memory_bytes,
+                             std::uint64_t otherwise) {
   if (memory_bytes) return *memory_bytes;
   const auto text = environment("SML_MEMORY");
   if (!text) return otherwise;

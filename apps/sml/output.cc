@@ -1,15 +1,15 @@
 #include "output.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "smlformat/error.h"
 #include "terminal.h"
@@ -35,7 +35,10 @@ constexpr auto kDigitPairs = [] {
 }  // namespace
 
 Output::Output(int fd, std::string name)
-    : fd_(fd), name_(std::move(name)), pipe_(is_pipe(fd)), buffer_(std::make_unique<char[]>(kBufferBytes)) {
+    : fd_(fd),
+      name_(std::move(name)),
+      pipe_(is_pipe(fd)),
+      buffer_(std::make_unique<char[]>(kBufferBytes)) {
   if (pipe_) ::fcntl(fd_, F_SETPIPE_SZ, kPipeBytes);  // a matter of speed only: may be refused
 }
 

@@ -13,8 +13,9 @@ namespace sml {
 // The reader of a pipe has left. Not an error in itself: whoever writes decides.
 struct ClosedPipe {};
 
-// A buffered writer over a file descriptor that it does not own. For one thread. All functions throw ClosedPipe, and Error kIo that
-// names the output. What was not flushed when it is destroyed is lost.
+// A buffered writer over a file descriptor that it does not own. For one thread. All functions
+// throw ClosedPipe, and Error kIo that names the output. What was not flushed when it is destroyed
+// is lost.
 class Output {
  public:
   static constexpr std::size_t kBufferBytes = 256U << 10;
@@ -31,7 +32,8 @@ class Output {
   // Bytes in mapped pages that never change: large ones go into a pipe without being copied.
   void write_lasting(ByteView bytes);
 
-  // Room for `bytes` (at most kMaxReserve) to be filled in place; commit() says how much of it was used.
+  // Room for `bytes` (at most kMaxReserve) to be filled in place; commit() says how much of it was
+  // used.
   char* reserve(std::size_t bytes) {
     if (kBufferBytes - used_ < bytes) flush();
     return buffer_.get() + used_;

@@ -1,9 +1,9 @@
 #include "progress.h"
 
+#include <algorithm>
+
 #include <sys/ioctl.h>
 #include <unistd.h>
-
-#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -45,11 +45,13 @@ std::string progress_text(std::string_view verb, const ProgressCounts& counts, d
   const bool by_bytes = counts.total_bytes > 0;
   const auto done = static_cast<double>(by_bytes ? counts.bytes : counts.records);
   const auto total = static_cast<double>(by_bytes ? counts.total_bytes : counts.total_records);
-  if (done > 0 && total >= done) text += ", " + shown_time(seconds * (total - done) / done) + " left";
+  if (done > 0 && total >= done)
+    text += ", " + shown_time(seconds * (total - done) / done) + " left";
   return text;
 }
 
-std::string progress_text(std::string_view verb, std::uint64_t bytes, std::uint64_t total_bytes, double seconds) {
+std::string progress_text(std::string_view verb, std::uint64_t bytes, std::uint64_t total_bytes,
+                          double seconds) {
   std::string text = fmt::format("{} {} of {}", verb, shown_size(bytes), shown_size(total_bytes));
   if (seconds < 0.1 || bytes == 0) return text;
   text += fmt::format(", {:.1f} MiB/s", static_cast<double>(bytes) / 1048576 / seconds);

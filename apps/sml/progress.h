@@ -45,6 +45,7 @@ class Progress {
 
 // The line itself, without I/O. seconds: since the phase began.
 std::string progress_text(std::string_view verb, const ProgressCounts& counts, double seconds);
-std::string progress_text(std::string_view verb, std::uint64_t bytes, std::uint64_t total_bytes, double seconds);
+std::string progress_text(std::string_view verb, std::uint64_t bytes, std::uint64_t total_bytes,
+                          double seconds);
 
 }  // namespace sml

@@ -38,7 +38,8 @@ class FramesWriter final : public RecordWriter {
     frame.record_bytes = piece.record_bytes;
     ByteView rest = piece.bytes;
     do {
-      const ByteView payload = rest.first(std::min<std::size_t>(rest.size(), kMaxFramePayloadBytes));
+      const ByteView payload =
+          rest.first(std::min<std::size_t>(rest.size(), kMaxFramePayloadBytes));
       rest = rest.subspan(payload.size());
       frame.continues = !rest.empty() || !piece.last;
       frame.payload_bytes = static_cast<std::uint32_t>(payload.size());
@@ -92,7 +93,11 @@ class FramesWriter final : public RecordWriter {
 
 }  // namespace
 
-std::unique_ptr<RecordWriter> make_raw_writer(Output& out) { return std::make_unique<RawWriter>(out); }
-std::unique_ptr<RecordWriter> make_frames_writer(Output& out) { return std::make_unique<FramesWriter>(out); }
+std::unique_ptr<RecordWriter> make_raw_writer(Output& out) {
+  return std::make_unique<RawWriter>(out);
+}
+std::unique_ptr<RecordWriter> make_frames_writer(Output& out) {
+  return std::make_unique<FramesWriter>(out);
+}
 
 }  // namespace sml

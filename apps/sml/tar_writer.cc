@@ -1,9 +1,9 @@
-#include <archive.h>
-#include <archive_entry.h>
-
 #include <exception>
 #include <memory>
 #include <string>
+
+#include <archive.h>
+#include <archive_entry.h>
 
 #include "record_writer.h"
 
@@ -16,11 +16,14 @@ constexpr std::uint64_t kTarRecordBytes = 10240;
 class TarWriter final : public RecordWriter {
  public:
   explicit TarWriter(Output& out)
-      : out_(out), archive_(archive_write_new(), archive_write_free), entry_(archive_entry_new(), archive_entry_free) {
+      : out_(out),
+        archive_(archive_write_new(), archive_write_free),
+        entry_(archive_entry_new(), archive_entry_free) {
     if (!archive_ || !entry_) throw std::bad_alloc();
     // Not pax: libarchive's pax writer fails on names that are not UTF-8 and depends on the locale.
     check(archive_write_set_format_gnutar(archive_.get()));
-    // No blocks of libarchive's own: what we give it comes back as it is, without a copy. Output makes large writes of it.
+    // No blocks of libarchive's own: what we give it comes back as it is, without a copy. Output
+    // makes large writes of it.
     check(archive_write_set_bytes_per_block(archive_.get(), 0));
     check(archive_write_open(archive_.get(), this, nullptr, &TarWriter::on_write, nullptr));
   }
@@ -33,7 +36,8 @@ class TarWriter final : public RecordWriter {
   std::optional<Error> write(const RecordPiece& piece) override {
     if (piece.offset == 0) {
       if (piece.key.ends_with('/')) {
-        return Error(ErrorCode::kUnsupported, "a key that ends in '/' would be a directory in a tar archive");
+        return Error(ErrorCode::kUnsupported,
+                     "a key that ends in '/' would be a directory in a tar archive");
       }
       begin(piece);
     }
@@ -77,7 +81,8 @@ class TarWriter final : public RecordWriter {
   }
 
   // Exceptions do not cross libarchive: they are kept, and thrown again by check().
-  static la_ssize_t on_write(archive* /*archive*/, void* self, const void* data, std::size_t bytes) {
+  static la_ssize_t on_write(archive* /*archive*/, void* self, const void* data,
+                             std::size_t bytes) {
     auto& writer = *static_cast<TarWriter*>(self);
     try {
       const ByteView view(static_cast<const std::byte*>(data), bytes);
@@ -93,7 +98,8 @@ class TarWriter final : public RecordWriter {
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     if (status >= ARCHIVE_WARN) return;
     const char* why = archive_error_string(archive_.get());
-    throw Error(ErrorCode::kIo, std::string("tar: ") + (why != nullptr ? why : "cannot be written"));
+    throw Error(ErrorCode::kIo,
+                std::string("tar: ") + (why != nullptr ? why : "cannot be written"));
   }
 
   Output& out_;
@@ -107,6 +113,8 @@ class TarWriter final : public RecordWriter {
 
 }  // namespace
 
-std::unique_ptr<RecordWriter> make_tar_writer(Output& out) { return std::make_unique<TarWriter>(out); }
+std::unique_ptr<RecordWriter> make_tar_writer(Output& out) {
+  return std::make_unique<TarWriter>(out);
+}
 
 }  // namespace sml

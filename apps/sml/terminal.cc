@@ -1,10 +1,10 @@
 #include "terminal.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstdio>
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "progress.h"
 
@@ -86,7 +86,8 @@ Console::~Console() = default;
 void Console::configure(const ReportOptions& options) {
   quiet_ = options.quiet;
   const bool watched = is_terminal(STDERR_FILENO) && !is_pipe(STDOUT_FILENO);
-  if (!quiet_ && (options.progress == ProgressMode::kAlways || (options.progress == ProgressMode::kAuto && watched))) {
+  if (!quiet_ && (options.progress == ProgressMode::kAlways ||
+                  (options.progress == ProgressMode::kAuto && watched))) {
     progress_ = std::make_unique<Progress>(STDERR_FILENO);
   }
 }

@@ -1,4 +1,5 @@
-// What people read on standard error: errors, hints, notes; and what they may not be given on a terminal.
+// What people read on standard error: errors, hints, notes; and what they may not be given on a
+// terminal.
 #pragma once
 
 #include <cstdint>

@@ -187,6 +187,14 @@ void FileSink::append(ByteView bytes) {
   }
 }
 
+void FileSink::restart() {
+  if (::ftruncate(fd_, 0) != 0 || ::lseek(fd_, 0, SEEK_SET) != 0) {
+    throw system_error(path_, "cannot write", errno);
+  }
+  written_ = 0;
+  flushed_ = 0;
+}
+
 void FileSink::publish() {
   if (temporary_.empty()) {
     throw Error(ErrorCode::kInvalidArgument, shown_path(path_) + ": was published before");

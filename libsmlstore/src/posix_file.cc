@@ -162,20 +162,14 @@ void read_regular_file(std::string_view path, std::uint64_t file_bytes, std::uin
   if (!fd) {
     throw system_error(path, "cannot open", errno);
   }
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) {
-    throw system_error(path, "cannot read", errno);
-  }
-  if (!S_ISREG(status.st_mode) || static_cast<std::uint64_t>(status.st_size) != file_bytes) {
-    throw changed_error(path, file_bytes);
-  }
-  // One byte more than the file should have tells, without another call, that it has not grown.
+  // No fstat(): one byte more than the file should have tells that it has not grown, and a FIFO or a directory cannot be read
+  // by position.
   std::byte beyond{};
   std::size_t done = 0;
-  while (done < out.size()) {
-    std::array<iovec, 2> parts{{{out.data() + done, out.size() - done}, {&beyond, 1}}};
-    const ssize_t got =
-        ::preadv(fd.get(), parts.data(), parts.size(), static_cast<off_t>(offset + done));
+  do {
+    const std::array<iovec, 2> parts{{{out.data() + done, out.size() - done}, {&beyond, 1}}};
+    const ssize_t got = ::preadv(fd.get(), parts.data(), static_cast<int>(parts.size()),
+                                 static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) {
       continue;
     }
@@ -183,9 +177,12 @@ void read_regular_file(std::string_view path, std::uint64_t file_bytes, std::uin
       throw system_error(path, "cannot read", errno);
     }
     if (got == 0) {
-      throw changed_error(path, file_bytes);
+      break;
     }
     done += static_cast<std::size_t>(got);
+  } while (done < out.size());
+  if (done < out.size()) {
+    throw changed_error(path, file_bytes);
   }
   if (done > out.size() && offset + out.size() == file_bytes) {
     throw changed_error(path, file_bytes);

@@ -53,8 +53,8 @@ int stat_path(std::string_view path, struct stat& status, bool follow) noexcept;
 std::size_t read_at(int fd, std::uint64_t offset, MutableBytes out, std::string_view path);
 void write_at(int fd, std::uint64_t offset, ByteView bytes, std::string_view path);
 
-// Reads out.size() bytes from `offset` of the regular file at `path`, which must be `file_bytes` long (kIo otherwise: "changed while it
-// was read"). Never waits for a FIFO or a device.
+// Reads out.size() bytes from `offset` of the regular file at `path`, which was `file_bytes` long (kIo, "changed while it was
+// read", where it ends within the range, or goes on behind a range that reaches file_bytes). Never waits for a FIFO or a device.
 void read_regular_file(std::string_view path, std::uint64_t file_bytes, std::uint64_t offset, MutableBytes out, bool follow);
 
 // Why something that is neither a file nor a directory cannot be a record: "is a FIFO", "is a device", ...

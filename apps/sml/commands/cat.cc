@@ -57,9 +57,13 @@ class Requests {
   }
 
   // Asks for the next record. False where that would have to wait, or none is left.
-  bool request_ready(Reader& reader) { return list_ ? request_line(reader, false) : request_named(reader); }
+  bool request_ready(Reader& reader) {
+    return list_ ? request_line(reader, false) : request_named(reader);
+  }
   // The same, waiting. False at the end.
-  bool request(Reader& reader) { return list_ ? request_line(reader, true) : request_named(reader); }
+  bool request(Reader& reader) {
+    return list_ ? request_line(reader, true) : request_named(reader);
+  }
 
  private:
   bool request_named(Reader& reader) {
@@ -85,8 +89,8 @@ class Requests {
     try {
       reader.request(parse_number(line));
     } catch (const UsageError& error) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: line {}: {}", list_->name(), list_->line_number(), error.what()));
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: line {}: {}", list_->name(),
+                                                           list_->line_number(), error.what()));
     }
     return true;
   }
@@ -105,7 +109,8 @@ class CatCommand final : public Command {
 
  private:
   std::unique_ptr<RecordWriter> make_writer(Output& out) const;
-  void copy(Reader& reader, Requests& requests, RecordWriter& writer, Console& console, std::stop_token stop);
+  void copy(Reader& reader, Requests& requests, RecordWriter& writer, Console& console,
+            std::stop_token stop);
   void give(const RecordPiece& piece, RecordWriter& writer, Console& console);
   void lose(const RecordPiece& piece, const Error& error, RecordWriter& writer, Console& console);
 
@@ -115,8 +120,9 @@ class CatCommand final : public Command {
 };
 
 void CatCommand::define(CommandLine& line) {
-  line.describe("DATASET [KEY...]",
-                "Writes records in the order asked for. Keys come from standard input where none are named.");
+  line.describe(
+      "DATASET [KEY...]",
+      "Writes records in the order asked for. Keys come from standard input where none are named.");
   line.positional("DATASET", args_.dataset, "a container file, or a directory of them");
   line.positionals("KEY", args_.keys, "the records");
   line.group("Which records");
@@ -126,11 +132,13 @@ void CatCommand::define(CommandLine& line) {
   add_nul_option(line, args_.nul);
   add_partial_option(line, args_.partial);
   line.group("Output");
-  line.choice("--format", args_.format,
-              std::vector<std::pair<std::string, Format>>{
-                  {"raw", Format::kRaw}, {"tar", Format::kTar}, {"frames", Format::kFrames}},
-              "raw (default): the bytes alone; tar: a GNU tar archive;\nframes: with keys and checksums");
-  line.text("-C,--directory", "DIR", args_.directory, "write files below DIR instead; never outside it");
+  line.choice(
+      "--format", args_.format,
+      std::vector<std::pair<std::string, Format>>{
+          {"raw", Format::kRaw}, {"tar", Format::kTar}, {"frames", Format::kFrames}},
+      "raw (default): the bytes alone; tar: a GNU tar archive;\nframes: with keys and checksums");
+  line.text("-C,--directory", "DIR", args_.directory,
+            "write files below DIR instead; never outside it");
   line.flag("--overwrite", args_.overwrite, "with -C: replace existing files");
   line.choice("--on-error", args_.skip,
               std::vector<std::pair<std::string, bool>>{{"fail", false}, {"skip", true}},
@@ -154,14 +162,17 @@ void CatCommand::resolve() {
   if (args_.all && !args_.keys.empty()) throw UsageError("keys and --all exclude each other");
   if (args_.all && args_.keys_from) throw UsageError("--keys-from and --all exclude each other");
   if (args_.all && args_.ids) throw UsageError("--ids and --all exclude each other");
-  if (args_.keys_from && !args_.keys.empty()) throw UsageError("keys and --keys-from exclude each other");
+  if (args_.keys_from && !args_.keys.empty())
+    throw UsageError("keys and --keys-from exclude each other");
   if (args_.directory && args_.format) throw UsageError("-C and --format exclude each other");
-  if (args_.directory && args_.directory->empty()) throw UsageError("option -C: '' is no directory");
+  if (args_.directory && args_.directory->empty())
+    throw UsageError("option -C: '' is no directory");
   if (args_.overwrite && !args_.directory) throw UsageError("--overwrite is for -C");
   args_.reader.threads = resolve_threads(args_.threads);
   args_.reader.memory_bytes = resolve_memory(args_.memory_bytes, args_.reader.memory_bytes);
   // A record that turns out to be damaged half way cannot be taken back from these.
-  args_.reader.whole_records = args_.skip && !args_.directory && args_.shown_format() != Format::kFrames;
+  args_.reader.whole_records =
+      args_.skip && !args_.directory && args_.shown_format() != Format::kFrames;
   if (args_.ids) {
     for (const std::string& key : args_.keys) args_.numbers.push_back(parse_number(key));
   }
@@ -188,8 +199,9 @@ Outcome CatCommand::run(Console& console) try {
   if (args_.stats) {
     const ReaderStats stats = reader.stats();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    console.print(fmt::format("records {}\nbytes {}\nstored_bytes {}\nfailed {}\nseconds {:.3f}\n", stats.records,
-                              stats.bytes, stats.stored_bytes, lost_, seconds.count()));
+    console.print(fmt::format("records {}\nbytes {}\nstored_bytes {}\nfailed {}\nseconds {:.3f}\n",
+                              stats.records, stats.bytes, stats.stored_bytes, lost_,
+                              seconds.count()));
   }
   return lost_ == 0 ? Outcome::kDone : Outcome::kSkipped;
 } catch (const ClosedPipe&) {
@@ -210,7 +222,8 @@ std::unique_ptr<RecordWriter> CatCommand::make_writer(Output& out) const {
   return make_raw_writer(out);
 }
 
-// Never waits for keys while a record can be given: whoever writes keys and reads records in turn would wait for ever.
+// Never waits for keys while a record can be given: whoever writes keys and reads records in turn
+// would wait for ever.
 void CatCommand::copy(Reader& reader, Requests& requests, RecordWriter& writer, Console& console,
                       std::stop_token stop) {
   Progress* const progress = console.progress();
@@ -244,8 +257,9 @@ void CatCommand::give(const RecordPiece& piece, RecordWriter& writer, Console& c
   if (piece.last) passing_ = false;
 }
 
-void CatCommand::lose(const RecordPiece& piece, const Error& error, RecordWriter& writer, Console& console) {
-  const Error told = error.within(args_.location.path);
+void CatCommand::lose(const RecordPiece& piece, const Error& error, RecordWriter& writer,
+                      Console& console) {
+  const Error told = located(error, args_.location);
   if (!args_.skip) throw told;
   console.error(told);
   writer.fail(piece, error);

@@ -101,15 +101,12 @@ Json report_of(const std::string& location, const Dataset& dataset) {
   report["container_bytes"] = container_bytes;
   report["key_bytes"] = key_bytes;
   report["blocks"] = blocks;
-  report["index"] = {{"bytes", index.total},
-                     {"bytes_per_record", per_record(index.total, dataset.records())},
-                     {"places", index.places},
-                     {"raw_sizes", index.raw_sizes},
-                     {"names", index.names},
-                     {"key_table", index.key_table},
-                     {"ranks", index.ranks},
-                     {"samples", index.samples},
-                     {"blocks", index.blocks}};
+  report["index"] = {
+      {"bytes", index.total},   {"bytes_per_record", per_record(index.total, dataset.records())},
+      {"places", index.places}, {"raw_sizes", index.raw_sizes},
+      {"names", index.names},   {"key_table", index.key_table},
+      {"ranks", index.ranks},   {"samples", index.samples},
+      {"blocks", index.blocks}};
   report["containers"] = std::move(containers);
   return report;
 }
@@ -121,25 +118,33 @@ std::string with_unit(std::uint64_t bytes) {
 std::string text_of(const std::string& location, const Dataset& dataset, const Json& report) {
   const auto number = [&](const char* name) { return report[name].get<std::uint64_t>(); };
   std::string text;
-  const auto line = [&](const char* name, const std::string& value) { text += fmt::format("{:<12}{}\n", name, value); };
+  const auto line = [&](const char* name, const std::string& value) {
+    text += fmt::format("{:<12}{}\n", name, value);
+  };
   line("location", one_line(location));
   line("revision", std::to_string(number("revision")));
   line("records", std::to_string(number("records")));
-  line("samples", fmt::format("{} (grouping {})", number("samples"), report["grouping"].get<std::string>()));
+  line("samples",
+       fmt::format("{} (grouping {})", number("samples"), report["grouping"].get<std::string>()));
   line("bytes", with_unit(number("bytes")));
-  line("stored", fmt::format("{}{}", with_unit(number("stored_bytes")),
-                             number("bytes") == 0 ? ""
-                                                  : fmt::format(", {:.1f} %", 100 * per_record(number("stored_bytes"), number("bytes")))));
+  line("stored",
+       fmt::format("{}{}", with_unit(number("stored_bytes")),
+                   number("bytes") == 0
+                       ? ""
+                       : fmt::format(", {:.1f} %",
+                                     100 * per_record(number("stored_bytes"), number("bytes")))));
   line("on disk", with_unit(number("container_bytes")));
   line("blocks", std::to_string(number("blocks")));
-  line("index", fmt::format("{:.2f} bytes per record, {}", report["index"]["bytes_per_record"].get<double>(),
-                            shown_size(report["index"]["bytes"].get<std::uint64_t>())));
+  line("index",
+       fmt::format("{:.2f} bytes per record, {}", report["index"]["bytes_per_record"].get<double>(),
+                   shown_size(report["index"]["bytes"].get<std::uint64_t>())));
   line("containers", std::to_string(dataset.containers().size()));
   for (const Dataset::Container& container : dataset.containers()) {
     const Header& header = container.reader->header();
     const FooterHeader& counts = container.reader->index().counts();
-    text += fmt::format("  {}  {}  {}, {}, {} order", one_line(container.name), container.reader->id().hex(),
-                        shown_count(counts.records, "record"), shown_size(counts.raw_bytes), pack_order_name(header.order));
+    text += fmt::format("  {}  {}  {}, {}, {} order", one_line(container.name),
+                        container.reader->id().hex(), shown_count(counts.records, "record"),
+                        shown_size(counts.raw_bytes), pack_order_name(header.order));
     if (header.order == PackOrder::kRandom) text += fmt::format(" seed {}", header.seed);
     text += ", " + codec_of(container.reader->index());
     if (header.parts > 0) text += fmt::format(", part {} of {}", header.part, header.parts);
@@ -151,7 +156,8 @@ std::string text_of(const std::string& location, const Dataset& dataset, const J
 class InfoCommand final : public Command {
  public:
   void define(CommandLine& line) override {
-    line.describe("DATASET", "Tells what a data set holds: counts, sizes, its index, its containers.");
+    line.describe("DATASET",
+                  "Tells what a data set holds: counts, sizes, its index, its containers.");
     line.positional("DATASET", dataset_, "a container file, or a directory of them");
     line.flag("--json", json_, "as a JSON document; sizes in bytes");
     add_partial_option(line, partial_);

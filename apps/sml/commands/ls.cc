@@ -48,7 +48,8 @@ std::string_view counted_name(std::string_view key, CountBy by) {
 // Which patterns have matched something: ls fails for those that never do.
 class Filter {
  public:
-  explicit Filter(const LsArguments& arguments) : arguments_(arguments), matched_(arguments.globs.size()) {}
+  explicit Filter(const LsArguments& arguments)
+      : arguments_(arguments), matched_(arguments.globs.size()) {}
 
   bool selects(std::string_view key) {
     if (matched_.empty()) return true;
@@ -63,7 +64,8 @@ class Filter {
   // Throws kNotFound, naming the first pattern that matched nothing.
   void check() const {
     for (std::size_t i = 0; i < matched_.size(); ++i) {
-      if (!matched_[i]) throw Error(ErrorCode::kNotFound, "no key matches '" + arguments_.patterns[i] + "'");
+      if (!matched_[i])
+        throw Error(ErrorCode::kNotFound, "no key matches '" + arguments_.patterns[i] + "'");
     }
   }
 
@@ -75,15 +77,19 @@ class Filter {
 class LsCommand final : public Command {
  public:
   void define(CommandLine& line) override {
-    line.describe("DATASET [GLOB...]", "Lists the keys of a data set, in name order: all, or those that match a glob.");
+    line.describe("DATASET [GLOB...]",
+                  "Lists the keys of a data set, in name order: all, or those that match a glob.");
     line.positional("DATASET", args_.dataset, "a container file, or a directory of them");
     line.positionals("GLOB", args_.patterns,
-                     "* and ? do not cross '/', **/ is any directories,\n[a-z], [!x], \\x; compared with the whole key");
+                     "* and ? do not cross '/', **/ is any directories,\n[a-z], [!x], \\x; "
+                     "compared with the whole key");
     line.flag("-l,--long", args_.sizes, "record number, size in bytes and key, tab-separated");
     line.flag("--ids", args_.ids, "record numbers instead of keys");
-    line.choice("--count-by", args_.count_by,
-                std::vector<std::pair<std::string, CountBy>>{{"dir", CountBy::kDirectory}, {"ext", CountBy::kExtension}},
-                "instead of keys: records, bytes and name of each\ndirectory or extension, tab-separated");
+    line.choice(
+        "--count-by", args_.count_by,
+        std::vector<std::pair<std::string, CountBy>>{{"dir", CountBy::kDirectory},
+                                                     {"ext", CountBy::kExtension}},
+        "instead of keys: records, bytes and name of each\ndirectory or extension, tab-separated");
     line.flag("--json", args_.json, "JSON Lines; a key that is not UTF-8 as key_base64");
     add_nul_option(line, args_.nul);
     add_partial_option(line, args_.partial);
@@ -98,9 +104,11 @@ class LsCommand final : public Command {
 
   void resolve() override {
     args_.location = parse_dataset(args_.dataset);
-    const int forms = int{args_.sizes} + int{args_.ids} + int{args_.json && args_.count_by == CountBy::kNone} +
+    const int forms = int{args_.sizes} + int{args_.ids} +
+                      int{args_.json && args_.count_by == CountBy::kNone} +
                       int{args_.count_by != CountBy::kNone};
-    if (forms > 1) throw UsageError("at most one of -l, --ids, --count-by and --json (--count-by takes --json)");
+    if (forms > 1)
+      throw UsageError("at most one of -l, --ids, --count-by and --json (--count-by takes --json)");
     if (args_.json && args_.nul) throw UsageError("--json and -0 exclude each other");
     for (const std::string& pattern : args_.patterns) {
       try {
@@ -119,7 +127,7 @@ class LsCommand final : public Command {
       args_.count_by == CountBy::kNone ? list(dataset, out) : count(dataset, out);
     } catch (const Error& error) {
       out.flush();
-      throw error.within(args_.location.path);
+      throw located(error, args_.location);
     }
     out.finish();
     return Outcome::kDone;
@@ -179,13 +187,15 @@ class LsCommand final : public Command {
       last->bytes += dataset.raw_bytes(at.number());
     }
     std::vector<std::pair<std::string, Count>> sorted(counts.begin(), counts.end());
-    std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::sort(sorted.begin(), sorted.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
     ListOutput names(out, args_.nul);
     for (const auto& [name, count] : sorted) {
       if (args_.json) {
         std::string json = "{";
         append_json_text(json, "name", name);
-        json += ", \"records\": " + std::to_string(count.records) + ", \"bytes\": " + std::to_string(count.bytes) + "}\n";
+        json += ", \"records\": " + std::to_string(count.records) +
+                ", \"bytes\": " + std::to_string(count.bytes) + "}\n";
         out.write(json);
         continue;
       }

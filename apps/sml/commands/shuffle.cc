@@ -65,12 +65,15 @@ std::vector<Glob> parse_globs(const std::vector<std::string>& patterns) {
   return globs;
 }
 
-// Calls `use` with the values of this rank's positions, in order and in runs. `at` fills in the values from a position on,
-// with a stride; positions at and beyond `samples` (even wrap) begin again at 0.
+// Calls `use` with the values of this rank's positions, in order and in runs. `at` fills in the
+// values from a position on, with a stride; positions at and beyond `samples` (even wrap) begin
+// again at 0.
 void for_each_run(const Share& share, std::uint64_t samples,
-                  const std::function<void(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t>)>& at,
+                  const std::function<void(std::uint64_t first, std::uint64_t stride,
+                                           std::span<std::uint64_t>)>& at,
                   const std::function<void(std::span<const std::uint64_t>)>& use) {
-  std::vector<std::uint64_t> run(static_cast<std::size_t>(std::min<std::uint64_t>(kRunPositions, share.size())));
+  std::vector<std::uint64_t> run(
+      static_cast<std::size_t>(std::min<std::uint64_t>(kRunPositions, share.size())));
   std::uint64_t left = share.size();
   std::uint64_t position = share.first;
   while (left > 0) {
@@ -91,7 +94,8 @@ class ShuffleCommand final : public Command {
   void resolve() override;
   Outcome run(Console& console) override {
     console.configure(args_.report);
-    if (args_.from_state == "-" || args_.select == "-" || args_.lines()) refuse_input_terminal("lists");
+    if (args_.from_state == "-" || args_.select == "-" || args_.lines())
+      refuse_input_terminal("lists");
     const auto begin = std::chrono::steady_clock::now();
     Output out = Output::standard();
     try {
@@ -103,7 +107,8 @@ class ShuffleCommand final : public Command {
     out.finish();
     if (args_.stats) {
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-      console.print(fmt::format("samples {}\nrecords {}\nseconds {:.3f}\n", samples_, records_, seconds.count()));
+      console.print(fmt::format("samples {}\nrecords {}\nseconds {:.3f}\n", samples_, records_,
+                                seconds.count()));
     }
     return Outcome::kDone;
   }
@@ -112,7 +117,8 @@ class ShuffleCommand final : public Command {
   void shuffle_lines(Console& console, Output& out);
   void shuffle_dataset(Console& console, Output& out);
   std::shared_ptr<const Selection> selection(const Dataset& dataset) const;
-  // The options, and with --from-state what the state says where no option does. Throws where they differ.
+  // The options, and with --from-state what the state says where no option does. Throws where they
+  // differ.
   OrderOptions continued(const Dataset& dataset, const Selection* selection);
   Share share(std::uint64_t samples, std::string_view what, Console& console) const;
 
@@ -123,32 +129,44 @@ class ShuffleCommand final : public Command {
 
 void ShuffleCommand::define(CommandLine& line) {
   line.describe("DATASET|-",
-                "Prints the keys of a data set in the random order of an epoch, the records of a sample together.\n"
+                "Prints the keys of a data set in the random order of an epoch, the records of a "
+                "sample together.\n"
                 "With - it shuffles the lines of standard input.");
-  line.positional("DATASET", args_.dataset, "a container file, a directory of them, or - for lines");
+  line.positional("DATASET", args_.dataset,
+                  "a container file, a directory of them, or - for lines");
   line.group("Order");
   line.number("--seed", "N", args_.seed, "seed of the order; default 0");
   line.number("--epoch", "N", args_.epoch, "another epoch, another order; default 0");
-  line.choice("--mode", args_.mode,
-              std::vector<std::pair<std::string, OrderMode>>{{"block", OrderMode::kBlock}, {"full", OrderMode::kFull}},
-              "block (default): reads stay within --lanes blocks;\nfull: any sample may follow any other");
-  line.number("--lanes", "L", args_.lanes, "blocks that a block-mode order mixes; default 64", 1, 0xffff'ffff);
+  line.choice(
+      "--mode", args_.mode,
+      std::vector<std::pair<std::string, OrderMode>>{{"block", OrderMode::kBlock},
+                                                     {"full", OrderMode::kFull}},
+      "block (default): reads stay within --lanes blocks;\nfull: any sample may follow any other");
+  line.number("--lanes", "L", args_.lanes, "blocks that a block-mode order mixes; default 64", 1,
+              0xffff'ffff);
   line.group("Share of one process");
   line.number("--rank", "R", args_.share.rank, "this process, from 0; default 0");
   line.number("--world", "N", args_.share.world, "processes that share the epoch; default 1", 1);
   line.number("--batch", "N", args_.batch, "samples in a batch of one rank, for --even", 1);
   line.choice("--even", args_.even,
-              std::vector<std::pair<std::string, Even>>{{"none", Even::kNone}, {"drop", Even::kDrop}, {"wrap", Even::kWrap}},
-              "none (default): ranks may differ by a sample;\ndrop: leave out the rest; wrap: fill up from the front");
+              std::vector<std::pair<std::string, Even>>{
+                  {"none", Even::kNone}, {"drop", Even::kDrop}, {"wrap", Even::kWrap}},
+              "none (default): ranks may differ by a sample;\ndrop: leave out the rest; wrap: fill "
+              "up from the front");
   line.number("--start", "P", args_.start, "first position of the global order; default 0");
-  line.number("--count", "N", args_.share.count, "positions of the global order, all ranks together");
+  line.number("--count", "N", args_.share.count,
+              "positions of the global order, all ranks together");
   line.group("Selection");
-  line.text("--select", "FILE", args_.select, "only the samples of the keys listed there; - is standard input");
-  line.repeated("--match", "GLOB", args_.match, "only samples with a record that matches; may be repeated");
-  line.repeated("--exclude", "GLOB", args_.exclude, "no sample with a record that matches; may be repeated");
+  line.text("--select", "FILE", args_.select,
+            "only the samples of the keys listed there; - is standard input");
+  line.repeated("--match", "GLOB", args_.match,
+                "only samples with a record that matches; may be repeated");
+  line.repeated("--exclude", "GLOB", args_.exclude,
+                "no sample with a record that matches; may be repeated");
   line.group("Continue");
   line.flag("--state", args_.state, "instead of keys, the state after the range, one line");
-  line.text("--from-state", "FILE", args_.from_state, "continue where that state was left; - is standard input");
+  line.text("--from-state", "FILE", args_.from_state,
+            "continue where that state was left; - is standard input");
   line.group("Output");
   line.flag("--ids", args_.ids, "record numbers instead of keys");
   add_nul_option(line, args_.nul);
@@ -167,12 +185,14 @@ void ShuffleCommand::define(CommandLine& line) {
 void ShuffleCommand::resolve() {
   if (!args_.dataset) throw UsageError("no DATASET given");
   if (args_.share.rank >= args_.share.world) {
-    throw UsageError(fmt::format("rank {} in a world of {} (ranks count from 0)", args_.share.rank, args_.share.world));
+    throw UsageError(fmt::format("rank {} in a world of {} (ranks count from 0)", args_.share.rank,
+                                 args_.share.world));
   }
   args_.share.batch = args_.batch.value_or(0);
   if (args_.lines()) {
     const auto refuse = [](bool given, const char* option) {
-      if (given) throw UsageError(std::string(option) + " has no meaning for lines of standard input");
+      if (given)
+        throw UsageError(std::string(option) + " has no meaning for lines of standard input");
     };
     refuse(args_.mode == OrderMode::kBlock, "--mode block");
     refuse(args_.lanes.has_value(), "--lanes");
@@ -186,9 +206,11 @@ void ShuffleCommand::resolve() {
     return;
   }
   args_.location = parse_dataset(args_.dataset);
-  if (args_.lanes && args_.mode == OrderMode::kFull) throw UsageError("--lanes has no meaning with --mode full");
+  if (args_.lanes && args_.mode == OrderMode::kFull)
+    throw UsageError("--lanes has no meaning with --mode full");
   if (args_.state && (args_.ids || args_.nul)) throw UsageError("--state excludes --ids and -0");
-  if (args_.from_state && args_.start) throw UsageError("--from-state and --start exclude each other");
+  if (args_.from_state && args_.start)
+    throw UsageError("--from-state and --start exclude each other");
   if (args_.from_state == "-" && args_.select == "-") {
     throw UsageError("--from-state and --select cannot both be standard input");
   }
@@ -206,7 +228,8 @@ void ShuffleCommand::shuffle_lines(Console& console, Output& out) {
   }
   const std::uint64_t count = starts.size();
   starts.push_back(text.size());
-  const Permutation order(count, {PermutationUse::kEpoch, args_.seed.value_or(0), args_.epoch.value_or(0), 0});
+  const Permutation order(
+      count, {PermutationUse::kEpoch, args_.seed.value_or(0), args_.epoch.value_or(0), 0});
   args_.share.start = args_.start.value_or(0);
   args_.share.even = args_.even.value_or(Even::kNone);
   ListOutput lines(out, args_.nul);
@@ -215,7 +238,8 @@ void ShuffleCommand::shuffle_lines(Console& console, Output& out) {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = order.apply(first + i * stride);
   };
   for_each_run(share(count, "line", console), count, at, [&](std::span<const std::uint64_t> run) {
-    for (const std::uint64_t i : run) lines.write(std::string_view(text).substr(starts[i], starts[i + 1] - starts[i]));
+    for (const std::uint64_t i : run)
+      lines.write(std::string_view(text).substr(starts[i], starts[i + 1] - starts[i]));
     samples_ += run.size();
   });
   records_ = samples_;
@@ -228,7 +252,9 @@ void ShuffleCommand::shuffle_dataset(Console& console, Output& out) try {
   const std::uint64_t samples = selected ? selected->samples.size() : dataset.samples();
   const Share part = share(samples, "sample", console);
   if (args_.state) {
-    out.write(make_state(dataset, options, args_.share.even, selected.get(), part.next_start).to_json() + "\n");
+    out.write(
+        make_state(dataset, options, args_.share.even, selected.get(), part.next_start).to_json() +
+        "\n");
     return;
   }
   const Order order(dataset, options, selected);
@@ -260,7 +286,7 @@ void ShuffleCommand::shuffle_dataset(Console& console, Output& out) try {
     }
   });
 } catch (const Error& error) {
-  throw error.within(args_.location.path);
+  throw located(error, args_.location);
 }
 
 std::shared_ptr<const Selection> ShuffleCommand::selection(const Dataset& dataset) const {
@@ -286,7 +312,8 @@ OrderOptions ShuffleCommand::continued(const Dataset& dataset, const Selection* 
   if (args_.from_state) {
     ListInput input(*args_.from_state, false);
     std::string_view line;
-    if (!input.next(line)) throw Error(ErrorCode::kInvalidArgument, input.name() + ": no order state");
+    if (!input.next(line))
+      throw Error(ErrorCode::kInvalidArgument, input.name() + ": no order state");
     saved = OrderState::parse(line);
     args_.share.start = saved.position;
   } else {
@@ -298,14 +325,17 @@ OrderOptions ShuffleCommand::continued(const Dataset& dataset, const Selection* 
   options.mode = args_.mode.value_or(saved.order.mode);
   options.lanes = args_.lanes.value_or(saved.order.lanes);
   args_.share.even = args_.even.value_or(saved.even);
-  if (args_.from_state) saved.check_same(make_state(dataset, options, args_.share.even, selection, 0));
+  if (args_.from_state)
+    saved.check_same(make_state(dataset, options, args_.share.even, selection, 0));
   return options;
 }
 
 Share ShuffleCommand::share(std::uint64_t samples, std::string_view what, Console& console) const {
   const Share part = share_of(samples, args_.share);
-  if (part.dropped > 0) console.note(shown_count(part.dropped, what) + " dropped at the end (--even drop)");
-  if (part.wrapped > 0) console.note(shown_count(part.wrapped, what) + " repeated from the front (--even wrap)");
+  if (part.dropped > 0)
+    console.note(shown_count(part.dropped, what) + " dropped at the end (--even drop)");
+  if (part.wrapped > 0)
+    console.note(shown_count(part.wrapped, what) + " repeated from the front (--even wrap)");
   return part;
 }
 

@@ -1,4 +1,6 @@
 // sml verify DATASET
+#include "smlstore/verify.h"
+
 #include <optional>
 #include <string>
 
@@ -11,7 +13,6 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
-#include "smlstore/verify.h"
 #include "terminal.h"
 
 namespace sml {
@@ -20,9 +21,10 @@ namespace {
 class VerifyCommand final : public Command {
  public:
   void define(CommandLine& line) override {
-    line.describe("DATASET",
-                  "Reads a data set whole and checks every checksum, and every key against the index.\n"
-                  "Each finding is a line on standard error.");
+    line.describe(
+        "DATASET",
+        "Reads a data set whole and checks every checksum, and every key against the index.\n"
+        "Each finding is a line on standard error.");
     line.positional("DATASET", dataset_, "a container file, or a directory of them");
     line.flag("--json", json_, "the report as a JSON document");
     add_partial_option(line, partial_);
@@ -53,7 +55,7 @@ class VerifyCommand final : public Command {
         findings.push_back(nlohmann::ordered_json::parse(finding + "}"));
         findings.back()["code"] = error_code_name(error.code());
       }
-      console.error(error.within(location_.path));
+      console.error(located(error, location_));
     };
     options_.stop = interrupt.token();
     if (Progress* progress = console.progress()) {
@@ -71,8 +73,9 @@ class VerifyCommand final : public Command {
 
  private:
   static std::string text_of(const VerifyReport& report) {
-    const std::string what = shown_count(report.containers, "container") + ", " + shown_count(report.blocks, "block") +
-                             ", " + shown_count(report.records, "record") + ", " + shown_size(report.bytes) + "\n";
+    const std::string what =
+        shown_count(report.containers, "container") + ", " + shown_count(report.blocks, "block") +
+        ", " + shown_count(report.records, "record") + ", " + shown_size(report.bytes) + "\n";
     if (report.damaged == 0) return "ok: " + what;
     return "damaged: " + shown_count(report.damaged, "finding") + " in " + what;
   }

@@ -52,6 +52,8 @@ class FileSink final : public ByteSink {
   void restart() override;  // truncates the temporary file
   // Throws kAlreadyExists where the path appeared meanwhile and overwrite is false (checked atomically), kIo.
   void publish();
+  // Where the bytes are until then: complete once a container is sealed, so that it can be opened and checked.
+  const std::string& unpublished_path() const noexcept { return temporary_; }
 
   // The temporary files of this process that are not yet published are unlinked by this function, which is async-signal-safe.
   static void remove_unpublished() noexcept;

@@ -40,6 +40,7 @@ class SpillFile {
   SpillFile& operator=(const SpillFile&) = delete;
 
   std::uint64_t size() const noexcept { return size_; }
+  int descriptor() const noexcept { return fd_; }  // for reading by position
   void append(const void* data, std::size_t bytes);  // throws kIo
   void append_zeros(std::uint64_t bytes);            // as a hole; throws kIo
   void truncate(std::uint64_t bytes);                // to at most size(); throws kIo
