@@ -12,7 +12,6 @@
 #define ZDICT_STATIC_LINKING_ONLY
 #include <zdict.h>
 #include <zstd.h>
-#include <zstd_errors.h>
 
 #include "smlformat/error.h"
 
@@ -29,24 +28,16 @@ constexpr std::size_t kMinDictionaryBytes = 256;
 // Automatic compression must gain this much: raw size / kMinGain.
 constexpr std::size_t kMinGain = 32;
 
-// The largest window that decoding accepts (128 MiB, zstd's own limit): bounds the memory that a damaged frame can ask for.
-constexpr int kMaxWindowLog = 27;
-
 // Statistics of bytes: in how many places, and how many bytes in each.
 constexpr std::size_t kSamples = 4;
 constexpr std::size_t kSampleBytes = 1024;
 constexpr std::size_t kMinSampledBytes = 512;
 
-// Pairs of equal bytes against what random bytes have. JPEG, PNG and zstd bodies have 1.0 to 1.3 times as many; base64 4 times, 
+// Pairs of equal bytes against what random bytes have. JPEG, PNG and zstd bodies have 1.0 to 1.3 times as many; base64 4 times,
 // 16-bit sound and floating-point numbers 2 or more, text more than 12.
 constexpr double kMaxPairs = 1.4;
 // The same in the sample that has most: a body that is compressible in places is compressed.
 constexpr double kMaxPairsOfSample = 2.0;
-
-// A dictionary larger than a 32nd of what it was trained on costs more than it saves where there is nothing but that; a very
-// small one never pays. (Measured on 100 KB to 4 MB of C sources.)
-constexpr std::size_t kMinDataPerDictionary = 32;
-constexpr std::size_t kMinDictionaryBytes = 4096;
 
 struct FreeCCtx {
   void operator()(ZSTD_CCtx* p) const noexcept { ZSTD_freeCCtx(p); }
@@ -234,7 +225,6 @@ struct Decoder::State {
 Decoder::Decoder() : state_(std::make_unique<State>()) {
   state_->context.reset(ZSTD_createDCtx());
   if (!state_->context) throw std::bad_alloc();
-  check(ZSTD_DCtx_setParameter(state_->context.get(), ZSTD_d_windowLogMax, kMaxWindowLog));
 }
 
 Decoder::~Decoder() = default;
@@ -254,12 +244,14 @@ void Decoder::decode(Codec codec, ByteView stored, const Dictionary* dictionary,
   }
   const bool with_dictionary = codec == Codec::kZstdDictionary;
   if (with_dictionary && dictionary == nullptr) corrupt("the record needs a dictionary, and the container has none");
+  // zstd would take several frames, and frames to be skipped, as one.
   if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != raw.size()) {
     corrupt("the compressed record does not hold the size that the index gives");
   }
   if (ZSTD_findFrameCompressedSize(stored.data(), stored.size()) != stored.size()) {
     corrupt("the compressed record does not fill its place");
   }
+  // In one go, so that a frame's window takes no memory beside `raw`, whatever size it claims.
   ZSTD_DCtx* context = state_->context.get();
   const std::size_t size =
       with_dictionary
@@ -268,131 +260,6 @@ void Decoder::decode(Codec codec, ByteView stored, const Dictionary* dictionary,
           : ZSTD_decompressDCtx(context, raw.data(), raw.size(), stored.data(), stored.size());
   if (ZSTD_isError(size) != 0) corrupt(std::string("the compressed record is damaged: ") + ZSTD_getErrorName(size));
   if (size != raw.size()) corrupt("the compressed record decodes to another size");
-}
-
-Decoder& Decoder::local() {
-  thread_local Decoder decoder;
-  return decoder;
-}
-
-// ---- Encoder
-
-struct Encoder::State {
-  CompressionOptions options;
-  std::shared_ptr<const Dictionary> dictionary;
-  std::unique_ptr<ZSTD_CCtx, FreeCCtx> context;
-  Bytes buffer;
-};
-
-Encoder::Encoder(const CompressionOptions& options, std::shared_ptr<const Dictionary> dictionary)
-    : state_(std::make_unique<State>()) {
-  state_->options = options;
-  if (options.mode == CompressionOptions::Mode::kNone) {
-    return;
-  }
-  if (options.level < 1 || options.level > 19) {
-    throw Error(ErrorCode::kInvalidArgument, "zstd level " + std::to_string(options.level) + " is not in 1 to 19");
-  }
-  state_->context.reset(ZSTD_createCCtx());
-  ZSTD_CCtx* const context = state_->context.get();
-  if (context == nullptr) {
-    throw std::bad_alloc();
-  }
-  check(ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, options.level));
-  // The record prefix has a checksum, the container knows its dictionary; the size stays in the frame.
-  check(ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 0));
-  check(ZSTD_CCtx_setParameter(context, ZSTD_c_dictIDFlag, 0));
-  check(ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 1));
-  if (dictionary != nullptr) {
-    assert(dictionary->state_->compress != nullptr);
-    check(ZSTD_CCtx_refCDict(context, dictionary->state_->compress.get()));
-    state_->dictionary = std::move(dictionary);
-  }
-}
-
-Encoder::~Encoder() = default;
-Encoder::Encoder(Encoder&&) noexcept = default;
-
-Encoded Encoder::encode(ByteView raw) {
-  const Encoded as_it_is{Codec::kStored, raw};
-  State& state = *state_;
-  const bool automatic = state.options.mode == CompressionOptions::Mode::kAuto;
-  if (state.options.mode == CompressionOptions::Mode::kNone || raw.empty()) {
-    return as_it_is;
-  }
-  if (automatic && ((raw.size() < kMinCompressBytes && state.dictionary == nullptr) || looks_incompressible(raw))) {
-    return as_it_is;
-  }
-  // zstd gives up as soon as the result passes what would pay: 3 % in automatic mode, 1 byte else.
-  const std::size_t limit = raw.size() - std::max<std::size_t>(1, automatic ? raw.size() / 32 : 1);
-  if (state.buffer.size() < limit) {
-    state.buffer.resize(std::max(limit, state.buffer.size() * 2));
-  }
-  const std::size_t size = ZSTD_compress2(state.context.get(), state.buffer.data(), limit, raw.data(), raw.size());
-  if (ZSTD_isError(size) != 0) {
-    if (ZSTD_getErrorCode(size) == ZSTD_error_dstSize_tooSmall) {
-      return as_it_is;
-    }
-    if (ZSTD_getErrorCode(size) == ZSTD_error_memory_allocation) {
-      throw std::bad_alloc();
-    }
-    check(size);
-  }
-  return {state.dictionary != nullptr ? Codec::kZstdDictionary : Codec::kZstd, ByteView(state.buffer).first(size)};
-}
-
-// ---- Decoder
-
-struct Decoder::State {
-  std::unique_ptr<ZSTD_DCtx, FreeDCtx> context;
-};
-
-Decoder::Decoder() : state_(std::make_unique<State>()) {}
-Decoder::~Decoder() = default;
-
-void Decoder::decode(Codec codec, ByteView stored, const Dictionary* dictionary, MutableBytes raw) {
-  if (codec == Codec::kStored) {
-    if (stored.size() != raw.size()) {
-      throw Error(ErrorCode::kCorrupt, "stored size " + std::to_string(stored.size()) + " is not the record's size " +
-                                           std::to_string(raw.size()));
-    }
-    std::copy(stored.begin(), stored.end(), raw.begin());
-    return;
-  }
-  if (codec != Codec::kZstd && codec != Codec::kZstdDictionary) {
-    throw Error(ErrorCode::kUnsupported, "unknown codec " + std::to_string(static_cast<unsigned>(codec)));
-  }
-  if (codec == Codec::kZstdDictionary && dictionary == nullptr) {
-    throw Error(ErrorCode::kCorrupt, "a dictionary is needed, but the container has none");
-  }
-  if (!state_->context) {
-    state_->context.reset(ZSTD_createDCtx());
-    if (!state_->context) {
-      throw std::bad_alloc();
-    }
-  }
-  // zstd would take several frames, and frames to be skipped, as one.
-  const unsigned long long content = ZSTD_getFrameContentSize(stored.data(), stored.size());
-  if (content != raw.size()) {
-    throw Error(ErrorCode::kCorrupt, "the zstd frame does not hold the record's " + std::to_string(raw.size()) + " bytes");
-  }
-  if (ZSTD_findFrameCompressedSize(stored.data(), stored.size()) != stored.size()) {
-    throw Error(ErrorCode::kCorrupt, "the zstd frame does not end where the record ends");
-  }
-  // In one go, so that the frame's window takes no memory beside `raw`, whatever size it claims.
-  ZSTD_DCtx* const context = state_->context.get();
-  const std::size_t size =
-      codec == Codec::kZstd
-          ? ZSTD_decompress_usingDict(context, raw.data(), raw.size(), stored.data(), stored.size(), nullptr, 0)
-          : ZSTD_decompress_usingDDict(context, raw.data(), raw.size(), stored.data(), stored.size(),
-                                       dictionary->state_->decompress.get());
-  if (ZSTD_isError(size) != 0) {
-    throw Error(ErrorCode::kCorrupt, std::string("zstd: ") + ZSTD_getErrorName(size));
-  }
-  if (size != raw.size()) {
-    throw Error(ErrorCode::kCorrupt, "the zstd frame gives " + std::to_string(size) + " bytes instead of " +
-                                         std::to_string(raw.size()));
-  }
 }
 
 Decoder& Decoder::local() {

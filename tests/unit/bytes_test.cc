@@ -31,7 +31,9 @@ TEST_CASE("a varint is LEB128") {
       {std::numeric_limits<std::uint64_t>::max(),
        from({0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})},
   };
-  for (const auto& [value, encoded] : known) {
+  for (const auto& pair : known) {
+    const std::uint64_t value = pair.first;
+    const sml::Bytes& encoded = pair.second;
     CAPTURE(value);
     sml::Bytes out;
     sml::put_varint(out, value);

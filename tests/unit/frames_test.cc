@@ -138,7 +138,7 @@ TEST_CASE("the example of the specification is written byte for byte") {
 
 TEST_CASE("the example of the specification is read, in pieces of any size") {
   const std::string example = from_hex(kExample);
-  for (const std::size_t piece : {1, 7, 33, 100000}) {
+  for (const std::size_t piece : {1U, 7U, 33U, 100000U}) {
     CAPTURE(piece);
     CHECK(read_all(example, piece) == kExampleFrames);
   }

@@ -162,7 +162,8 @@ TEST_CASE("the vectors of the specification") {
 TEST_CASE("every position once, the inverse and the span agree, for many sizes") {
   std::vector<std::uint64_t> sizes(300);
   std::iota(sizes.begin(), sizes.end(), 0U);
-  for (const std::uint64_t n : {511, 512, 513, 1024, 2049, 4095, 4096, 4097, 8191, 65536, 65537}) {
+  for (const std::uint64_t n :
+       {511U, 512U, 513U, 1024U, 2049U, 4095U, 4096U, 4097U, 8191U, 65536U, 65537U}) {
     sizes.push_back(n);
   }
   for (const std::uint64_t n : sizes) {
@@ -235,7 +236,7 @@ TEST_CASE("inversions and neighbouring pairs of 100,000 are those of a random or
 }
 
 TEST_CASE("neighbouring pairs over many seeds, where each number of rounds is weakest") {
-  for (const std::uint64_t n : {64, 65, 129, 257, 4097}) {
+  for (const std::uint64_t n : {64U, 65U, 129U, 257U, 4097U}) {
     CAPTURE(n);
     const auto seeds = 4000000 / n;
     double count = 0;
