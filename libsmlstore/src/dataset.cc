@@ -33,12 +33,13 @@ auto within(const std::string& path, F f) {
   }
 }
 
-Dataset::Container open_container(const std::string& path) {
+Dataset::Container open_container(const std::string& path, bool mapped) {
   Dataset::Container container;
   container.name = container_name(path);
   container.path = path;
   container.reader = within(path, [&] {
-    return std::make_shared<const ContainerReader>(std::make_shared<const FileSource>(path));
+    const auto mapping = mapped ? FileSource::Mapping::kWhereSafe : FileSource::Mapping::kNever;
+    return std::make_shared<const ContainerReader>(std::make_shared<const FileSource>(path, mapping));
   });
   return container;
 }
@@ -126,7 +127,7 @@ Dataset Dataset::open(const Location& location, const DatasetOptions& options) {
   if (directory) {
     for (const std::string& file : list_containers(location.path)) {
       dataset.containers_.push_back(
-          open_container(location.path + (location.path.ends_with('/') ? "" : "/") + file));
+          open_container(location.path + (location.path.ends_with('/') ? "" : "/") + file, options.mapped));
     }
     if (dataset.containers_.empty()) {
       throw Error(ErrorCode::kNotFound, shown_path(location.path) + ": no containers (*.sml) in this directory");
@@ -136,7 +137,7 @@ Dataset Dataset::open(const Location& location, const DatasetOptions& options) {
               [](const Container& a, const Container& b) { return a.name < b.name; });
     check_parts(location.path, dataset.containers_, options.partial);
   } else {
-    dataset.containers_.push_back(open_container(location.path));
+    dataset.containers_.push_back(open_container(location.path, options.mapped));
   }
 
   const Container& first = dataset.containers_.front();

@@ -12,8 +12,10 @@
 namespace sml {
 namespace {
 
-// Requests that one task serves, and what it may hold in memory for them.
-constexpr std::size_t kBatchRequests = 64;
+// Requests that one task serves, at first and at most, and what it may hold in memory for them. How many records that is shows
+// in the batches that come back.
+constexpr std::size_t kFirstBatchRequests = 4;
+constexpr std::size_t kMaxBatchRequests = 64;
 constexpr std::size_t kBatchBytes = 1U << 20;
 
 struct Batch {
@@ -37,18 +39,23 @@ struct Reader::State {
     for (const auto& c : dataset.containers()) {
       largest_block = std::max<std::uint64_t>(largest_block, c.reader->header().block_bytes);
     }
-    // A batch holds at most kBatchBytes and one record more, stored and decoded; one batch is always allowed.
-    const std::uint64_t most = options.memory_bytes / (kBatchBytes + 2 * largest_block);
-    const std::uint64_t wanted = workers.inline_only() ? 1 : 4 * std::uint64_t{workers.threads()};
-    batches_ahead = std::clamp<std::uint64_t>(most, 1, wanted);
-    pieces_ahead = std::clamp<std::uint64_t>(options.memory_bytes / std::max<std::uint64_t>(1, 2 * largest_block), 1,
-                                             workers.inline_only() ? 1 : 2 * std::uint64_t{workers.threads()});
+    // Half of the budget is for batches, half for pieces. A batch holds at most kBatchBytes and one record more, a piece its block;
+    // both stored and decoded. Beside those ahead, the one being given is held. One of each is always allowed.
+    const std::uint64_t half = options.memory_bytes / 2;
+    const auto ahead = [half](std::uint64_t bytes, std::uint64_t wanted) {
+      const std::uint64_t fit = half / std::max<std::uint64_t>(1, bytes);
+      return std::clamp<std::uint64_t>(fit > 0 ? fit - 1 : 0, 1, wanted);
+    };
+    const std::uint64_t threads = workers.inline_only() ? 0 : workers.threads();
+    batches_ahead = ahead(kBatchBytes + 2 * largest_block, std::max<std::uint64_t>(1, 4 * threads));
+    pieces_ahead = ahead(2 * largest_block, std::max<std::uint64_t>(1, 2 * threads));
   }
 
   void add(RecordRequest request);
   void dispatch();
   bool advance();
   void fetch(Batch& batch) const;
+  void learn(const Batch& batch);
   void give(RecordPiece& piece);
   void open_pieces();
   void submit_piece();
@@ -60,6 +67,7 @@ struct Reader::State {
   bool with_keys;
   std::uint64_t batches_ahead = 1;
   std::uint64_t pieces_ahead = 1;
+  std::size_t batch_requests = kFirstBatchRequests;
   ReaderStats stats;
   std::uint64_t pending = 0;
 
@@ -98,7 +106,14 @@ void Reader::State::add(RecordRequest request) {
     }
   }
   open->requests.push_back(std::move(request));
-  if (open->requests.size() == kBatchRequests) dispatch();
+  if (open->requests.size() >= batch_requests) dispatch();
+}
+
+// Adapts the size of batches to the memory that records take: what is beyond kBatchBytes would be fetched late, by one thread.
+void Reader::State::learn(const Batch& batch) {
+  const std::size_t bytes_each = batch.arena.used() / std::max<std::size_t>(1, batch.fetched);
+  const std::size_t fit = std::clamp<std::size_t>(kBatchBytes / std::max<std::size_t>(1, bytes_each), 1, kMaxBatchRequests);
+  batch_requests = std::min(fit, 2 * batch_requests);
 }
 
 void Reader::State::dispatch() {
@@ -134,7 +149,10 @@ bool Reader::State::advance() {
     fetch(*current);
   } else {
     current = batches.take();
+    // Nobody else would start on the rest.
+    if (batches.empty() && open && !workers.inline_only()) dispatch();
   }
+  learn(*current);
   next_record = 0;
   return true;
 }
@@ -201,13 +219,12 @@ void Reader::State::give_piece(RecordPiece& piece) {
       return pieces.take();
     };
     if (next_piece == 0 && options.whole_records) {
-      for (std::uint64_t i = 0; i < piece_count; ++i) take();
-      submitted = 0;
+      for (; next_piece < piece_count; ++next_piece) take();
+      next_piece = submitted = 0;
     }
     piece_given = take();
   } catch (const Error& e) {
-    const Error named = record_error(dataset, record.number, record.key, e);
-    return give_error(piece, Error(e.code(), std::string(named.what()), e.hint()));
+    return give_error(piece, record_error(dataset, record.number, record.key, e, next_piece));
   }
   const auto& container = dataset.containers()[dataset.container_of_record(record.number)];
   piece.offset = next_piece * container.reader->header().piece_bytes;
@@ -232,7 +249,7 @@ Reader::~Reader() = default;
 void Reader::request(std::uint64_t number) { state_->add({number, {}}); }
 
 void Reader::request(std::string_view key) {
-  // An empty key names no record; a number beyond the data set is told in the same way.
+  // An empty key names no record, no more than the number beyond all.
   state_->add({kNoNumber, std::string(key)});
 }
 

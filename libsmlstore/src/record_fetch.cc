@@ -101,7 +101,7 @@ void Fetcher::locate(std::size_t i) {
       throw Error(ErrorCode::kCorrupt, "index: the record's size is out of range");
     }
   } catch (const Error& e) {
-    record.error = record_error(dataset_, record.number == kNoNumber ? kNoNumber : request.number, record.key, e);
+    record.error = record_error(dataset_, record.number, record.key, e);
   }
 }
 
@@ -213,7 +213,8 @@ FetchedPiece fetch_piece(const Dataset& dataset, std::uint64_t number, std::uint
   return out;
 }
 
-Error record_error(const Dataset& dataset, std::uint64_t number, std::string_view key, const Error& error) {
+Error record_error(const Dataset& dataset, std::uint64_t number, std::string_view key, const Error& error,
+                   std::uint64_t piece) {
   std::string name(key);
   std::string where;
   if (number < dataset.records()) {
@@ -221,12 +222,16 @@ Error record_error(const Dataset& dataset, std::uint64_t number, std::string_vie
     const std::uint64_t local = number - container.first_record;
     try {
       if (name.empty()) dataset.key_of(number, name);
-      const Place place = container.reader->index().place(local);
-      where = fmt::format(" in block {} at offset {} of {}", place.block, place.offset, container.name);
+      const Index& index = container.reader->index();
+      const Place place = index.place(local);
+      const std::uint64_t block = place.block + std::min(piece, place.pieces - 1);
+      where = fmt::format(" in block {} at offset {} of {}", block, piece == 0 ? place.offset : index.block_offset(block),
+                          container.name);
     } catch (const Error&) {  // the index is damaged as well: what is known is told
     }
   }
-  const std::string record = name.empty() ? fmt::format("record {}", number) : "record " + quote(name);
+  const bool by_number = name.empty() && number != kNoNumber;
+  const std::string record = by_number ? fmt::format("record {}", number) : "record " + quote(name);
   return Error(error.code(), fmt::format("{}: {}{}", record, error.what(), where), error.hint());
 }
 

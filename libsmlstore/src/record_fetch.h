@@ -63,7 +63,8 @@ struct FetchedPiece {
 };
 FetchedPiece fetch_piece(const Dataset& dataset, std::uint64_t number, std::uint64_t piece);
 
-// `error` as an outcome of a record: names it, and where it is, as far as known.
-Error record_error(const Dataset& dataset, std::uint64_t number, std::string_view key, const Error& error);
+// `error` as an outcome of a record: names it, and where it (or this piece of it) is, as far as known.
+Error record_error(const Dataset& dataset, std::uint64_t number, std::string_view key, const Error& error,
+                   std::uint64_t piece = 0);
 
 }  // namespace sml

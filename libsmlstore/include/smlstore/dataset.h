@@ -15,6 +15,7 @@ namespace sml {
 
 struct DatasetOptions {
   bool partial = false;  // open although parts are missing
+  bool mapped = true;    // false: read containers also where they could be mapped
 };
 
 // Immutable; const functions are safe for threads. A record's number is its number in its container plus the records of the containers before;
