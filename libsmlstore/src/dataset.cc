@@ -1,9 +1,9 @@
 #include "smlstore/dataset.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <deque>
+
+#include <fmt/format.h>
 
 #include "posix_file.h"
 #include "quote.h"
@@ -17,9 +17,7 @@ namespace {
 // Names to walk in the time that one lookup of a key takes.
 constexpr std::uint64_t kWalkedPerLookup = 5;
 
-[[noreturn]] void refuse(const std::string& where, const std::string& why) {
-  throw Error(ErrorCode::kInvalidArgument, shown_path(where) + ": " + why);
-}
+[[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); }
 
 // Calls `f`, naming the container in errors that do not name it yet.
 template <class F>
@@ -39,7 +37,8 @@ Dataset::Container open_container(const std::string& path, bool mapped) {
   container.path = path;
   container.reader = within(path, [&] {
     const auto mapping = mapped ? FileSource::Mapping::kWhereSafe : FileSource::Mapping::kNever;
-    return std::make_shared<const ContainerReader>(std::make_shared<const FileSource>(path, mapping));
+    return std::make_shared<const ContainerReader>(
+        std::make_shared<const FileSource>(path, mapping));
   });
   return container;
 }
@@ -56,7 +55,7 @@ std::string list_parts(const std::vector<std::uint32_t>& parts) {
   return text;
 }
 
-void check_parts(const std::string& directory, const std::vector<Dataset::Container>& containers, bool partial) {
+void check_parts(const std::vector<Dataset::Container>& containers, bool partial) {
   const Dataset::Container* first = nullptr;
   std::vector<const Dataset::Container*> found;  // by part, from 1
   for (const Dataset::Container& container : containers) {
@@ -67,12 +66,12 @@ void check_parts(const std::string& directory, const std::vector<Dataset::Contai
       found.resize(header.parts + 1);
     }
     if (header.parts != first->reader->header().parts) {
-      refuse(directory, fmt::format("{} is one of {} parts, {} one of {}", quote(first->name),
-                                    first->reader->header().parts, quote(container.name), header.parts));
+      refuse(fmt::format("{} is one of {} parts, {} one of {}", quote(first->name),
+                         first->reader->header().parts, quote(container.name), header.parts));
     }
     if (const Dataset::Container* other = found[header.part]) {
-      refuse(directory, fmt::format("part {} of {} is there twice: {} and {}", header.part, header.parts,
-                                    quote(other->name), quote(container.name)));
+      refuse(fmt::format("part {} of {} is there twice: {} and {}", header.part, header.parts,
+                         quote(other->name), quote(container.name)));
     }
     found[header.part] = &container;
   }
@@ -83,8 +82,8 @@ void check_parts(const std::string& directory, const std::vector<Dataset::Contai
   }
   if (!missing.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {} {} of {} missing", shown_path(directory),
-                            missing.size() == 1 ? "part" : "parts", list_parts(missing), found.size() - 1),
+                fmt::format("{} {} of {} missing", missing.size() == 1 ? "part" : "parts",
+                            list_parts(missing), found.size() - 1),
                 "--partial opens what is there");
   }
 }
@@ -122,31 +121,38 @@ std::optional<std::string> common_key(const Index& a, const Index& b) {
 }  // namespace
 
 Dataset Dataset::open(const Location& location, const DatasetOptions& options) {
-  Dataset dataset;
-  const bool directory = location.is_directory();
-  if (directory) {
-    for (const std::string& file : list_containers(location.path)) {
-      dataset.containers_.push_back(
-          open_container(location.path + (location.path.ends_with('/') ? "" : "/") + file, options.mapped));
-    }
-    if (dataset.containers_.empty()) {
-      throw Error(ErrorCode::kNotFound, shown_path(location.path) + ": no containers (*.sml) in this directory");
-    }
-    // By name, not by file name: '-' comes before '.', so that "a-b.sml" precedes "a.sml".
-    std::sort(dataset.containers_.begin(), dataset.containers_.end(),
-              [](const Container& a, const Container& b) { return a.name < b.name; });
-    check_parts(location.path, dataset.containers_, options.partial);
-  } else {
-    dataset.containers_.push_back(open_container(location.path, options.mapped));
+  if (!location.is_directory()) return from({open_container(location.path, options.mapped)});
+  std::vector<Container> containers;
+  for (const std::string& file : list_containers(location.path)) {
+    containers.push_back(open_container(
+        location.path + (location.path.ends_with('/') ? "" : "/") + file, options.mapped));
   }
+  if (containers.empty()) {
+    throw Error(ErrorCode::kNotFound,
+                shown_path(location.path) + ": no containers (*.sml) in this directory");
+  }
+  return within(location.path, [&] {
+    Dataset dataset = from(std::move(containers));
+    check_parts(dataset.containers_, options.partial);
+    return dataset;
+  });
+}
 
-  const Container& first = dataset.containers_.front();
-  dataset.grouping_ = first.reader->header().grouping;
+Dataset Dataset::from(std::vector<Container> containers) {
+  Dataset dataset;
+  dataset.containers_ = std::move(containers);
+  // By name, not by file name: '-' comes before '.', so that "a-b.sml" precedes "a.sml".
+  std::sort(dataset.containers_.begin(), dataset.containers_.end(),
+            [](const Container& a, const Container& b) { return a.name < b.name; });
   for (Container& container : dataset.containers_) {
-    if (const Grouping grouping = container.reader->header().grouping; grouping != dataset.grouping_) {
-      refuse(location.path,
-             fmt::format("the containers of a data set must agree on grouping: {} has {}, {} has {}", quote(first.name),
-                         grouping_name(dataset.grouping_), quote(container.name), grouping_name(grouping)));
+    const Container& first = dataset.containers_.front();
+    dataset.grouping_ = first.reader->header().grouping;
+    if (const Grouping grouping = container.reader->header().grouping;
+        grouping != dataset.grouping_) {
+      refuse(
+          fmt::format("the containers of a data set must agree on grouping: {} has {}, {} has {}",
+                      quote(first.name), grouping_name(dataset.grouping_), quote(container.name),
+                      grouping_name(grouping)));
     }
     container.first_record = dataset.records_;
     container.first_sample = dataset.samples_;
@@ -180,7 +186,8 @@ std::optional<std::uint64_t> Dataset::find(std::string_view key) const {
     if (!number) continue;
     if (holder != nullptr) {
       throw Error(ErrorCode::kAmbiguous,
-                  fmt::format("key {} is in containers {} and {}", quote(key), quote(holder->name), quote(container.name)));
+                  fmt::format("key {} is in containers {} and {}", quote(key), quote(holder->name),
+                              quote(container.name)));
     }
     holder = &container;
     found = container.first_record + *number;
@@ -190,25 +197,30 @@ std::optional<std::uint64_t> Dataset::find(std::string_view key) const {
 
 std::size_t Dataset::container_of_record(std::uint64_t number) const noexcept {
   // The last that starts at or before it: empty ones before it start at the same number.
-  const auto next = std::upper_bound(containers_.begin(), containers_.end(), number,
-                                     [](std::uint64_t n, const Container& c) { return n < c.first_record; });
+  const auto next =
+      std::upper_bound(containers_.begin(), containers_.end(), number,
+                       [](std::uint64_t n, const Container& c) { return n < c.first_record; });
   return static_cast<std::size_t>(next - containers_.begin()) - 1;
 }
 
 std::size_t Dataset::container_of_sample(std::uint64_t sample) const noexcept {
-  const auto next = std::upper_bound(containers_.begin(), containers_.end(), sample,
-                                     [](std::uint64_t n, const Container& c) { return n < c.first_sample; });
+  const auto next =
+      std::upper_bound(containers_.begin(), containers_.end(), sample,
+                       [](std::uint64_t n, const Container& c) { return n < c.first_sample; });
   return static_cast<std::size_t>(next - containers_.begin()) - 1;
 }
 
 void Dataset::key_of(std::uint64_t number, std::string& key) const {
   const Container& container = containers_[container_of_record(number)];
-  within(container.path, [&] { container.reader->index().key_of(number - container.first_record, key); });
+  within(container.path,
+         [&] { container.reader->index().key_of(number - container.first_record, key); });
 }
 
 std::uint64_t Dataset::raw_bytes(std::uint64_t number) const {
   const Container& container = containers_[container_of_record(number)];
-  return within(container.path, [&] { return container.reader->index().raw_bytes(number - container.first_record); });
+  return within(container.path, [&] {
+    return container.reader->index().raw_bytes(number - container.first_record);
+  });
 }
 
 NumberRange Dataset::sample(std::uint64_t sample) const noexcept {
@@ -219,7 +231,8 @@ NumberRange Dataset::sample(std::uint64_t sample) const noexcept {
 
 std::uint64_t Dataset::sample_of(std::uint64_t number) const noexcept {
   const Container& container = containers_[container_of_record(number)];
-  return container.first_sample + container.reader->index().sample_of(number - container.first_record);
+  return container.first_sample +
+         container.reader->index().sample_of(number - container.first_record);
 }
 
 // The streams that are not done, as a heap with the next name at the front.
@@ -229,7 +242,8 @@ struct Dataset::NameCursor::State {
     std::size_t position;  // of the container
     Index::NameCursor cursor;
 
-    Stream(const Container& c, std::size_t p) : container(&c), position(p), cursor(c.reader->index(), 0) {}
+    Stream(const Container& c, std::size_t p)
+        : container(&c), position(p), cursor(c.reader->index(), 0) {}
   };
 
   std::deque<Stream> streams;  // never moved: views of keys point into them
@@ -265,16 +279,21 @@ Dataset::NameCursor::~NameCursor() = default;
 
 bool Dataset::NameCursor::done() const noexcept { return state_->heap.empty(); }
 
-std::string_view Dataset::NameCursor::key() const noexcept { return state_->heap.front()->cursor.key(); }
+std::string_view Dataset::NameCursor::key() const noexcept {
+  return state_->heap.front()->cursor.key();
+}
 
 std::uint64_t Dataset::NameCursor::number() const {
   const State::Stream& stream = *state_->heap.front();
   return within(stream.container->path, [&] {
-    return stream.container->first_record + stream.container->reader->index().number_of(stream.cursor.rank());
+    return stream.container->first_record +
+           stream.container->reader->index().number_of(stream.cursor.rank());
   });
 }
 
-std::size_t Dataset::NameCursor::container() const noexcept { return state_->heap.front()->position; }
+std::size_t Dataset::NameCursor::container() const noexcept {
+  return state_->heap.front()->position;
+}
 
 void Dataset::NameCursor::advance() {
   State::Stream& stream = *state_->heap.front();
@@ -287,13 +306,16 @@ void Dataset::NameCursor::advance() {
   if (state_->heap.size() > 1) state_->sift_down(0);
 }
 
-void check_unique_keys(const Dataset& dataset, const ContainerReader& added, std::string_view added_name) {
+void check_unique_keys(const Dataset& dataset, const ContainerReader& added,
+                       std::string_view added_name) {
   for (const Dataset::Container& container : dataset.containers()) {
     if (are_disjoint_parts(container.reader->header(), added.header())) continue;
-    const auto key = within(container.path, [&] { return common_key(container.reader->index(), added.index()); });
+    const auto key = within(container.path,
+                            [&] { return common_key(container.reader->index(), added.index()); });
     if (key) {
-      throw Error(ErrorCode::kAlreadyExists, fmt::format("key {} is in container {} and in {}", quote(*key),
-                                                         quote(container.name), quote(added_name)));
+      throw Error(ErrorCode::kAlreadyExists,
+                  fmt::format("key {} is in container {} and in {}", quote(*key),
+                              quote(container.name), quote(added_name)));
     }
   }
 }

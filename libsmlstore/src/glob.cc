@@ -1,9 +1,9 @@
 #include "smlstore/glob.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <type_traits>
+
+#include <fmt/format.h>
 
 #include "quote.h"
 #include "smlformat/error.h"
@@ -12,13 +12,15 @@
 namespace sml {
 namespace {
 
-// A key has at most kMaxKeyBytes bytes, and between two tokens that consume one there is at most a star or a pair of directory
-// tokens: longer patterns match nothing.
+// A key has at most kMaxKeyBytes bytes, and between two tokens that consume one there is at most a
+// star or a pair of directory tokens: longer patterns match nothing.
 constexpr std::size_t kMaxWords = (3 * kMaxKeyBytes + 3) / 64 + 1;
 
 using ByteSet = std::array<std::uint64_t, 4>;
 
-void insert(ByteSet& set, unsigned char byte) noexcept { set[byte >> 6U] |= std::uint64_t{1} << (byte & 63U); }
+void insert(ByteSet& set, unsigned char byte) noexcept {
+  set[byte >> 6U] |= std::uint64_t{1} << (byte & 63U);
+}
 bool contains(const ByteSet& set, unsigned char byte) noexcept {
   return (set[byte >> 6U] >> (byte & 63U) & 1U) != 0;
 }
@@ -114,7 +116,8 @@ Glob::Glob(std::string_view pattern) {
   }
   std::size_t end = tokens.size();
   while (end > begin && is_literal(tokens[end - 1])) --end;
-  for (std::size_t i = end; i < tokens.size(); ++i) suffix_.push_back(static_cast<char>(tokens[i].byte));
+  for (std::size_t i = end; i < tokens.size(); ++i)
+    suffix_.push_back(static_cast<char>(tokens[i].byte));
   tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(end), tokens.end());
   tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(begin));
 
@@ -149,7 +152,8 @@ void Glob::build_machine(const std::vector<Token>& tokens) {
     switch (token.kind) {
       case Kind::kBytes:
         for (unsigned byte = 0; byte < 256; ++byte) {
-          if (contains(token.bytes, static_cast<unsigned char>(byte))) advance_[byte * words_ + word] |= bit;
+          if (contains(token.bytes, static_cast<unsigned char>(byte)))
+            advance_[byte * words_ + word] |= bit;
         }
         break;
       case Kind::kStar:
@@ -176,7 +180,8 @@ void Glob::build_machine(const std::vector<Token>& tokens) {
 
 // `words` is words_, as a constant where it is 1. `states` comes cleared.
 template <class Words>
-bool Glob::run(std::string_view key, Words words, std::uint64_t* states, std::uint64_t* next) const noexcept {
+bool Glob::run(std::string_view key, Words words, std::uint64_t* states,
+               std::uint64_t* next) const noexcept {
   const std::size_t n = words;
   // Directory tokens lead at most to a star, and a star to neither: two rounds reach everything.
   const auto skip = [&](std::uint64_t* s) {
@@ -227,10 +232,12 @@ bool Glob::run_machine(std::string_view key) const noexcept {
 
 bool Glob::matches(std::string_view key) const noexcept {
   if (shape_ == Shape::kLiteral) return key == prefix_;
-  if (key.size() < prefix_.size() + suffix_.size() || !key.starts_with(prefix_) || !key.ends_with(suffix_)) {
+  if (key.size() < prefix_.size() + suffix_.size() || !key.starts_with(prefix_) ||
+      !key.ends_with(suffix_)) {
     return false;
   }
-  const std::string_view middle = key.substr(prefix_.size(), key.size() - prefix_.size() - suffix_.size());
+  const std::string_view middle =
+      key.substr(prefix_.size(), key.size() - prefix_.size() - suffix_.size());
   switch (shape_) {
     case Shape::kLiteral:
     case Shape::kNever:

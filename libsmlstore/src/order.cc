@@ -1,40 +1,48 @@
 #include "smlstore/order.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cassert>
 #include <numeric>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "smlformat/error.h"
 #include "smlformat/permutation.h"
 
 namespace sml {
 
-// In block mode the order is a sequence of blocks, "the concatenation", cut into lanes. A block's samples are neighbours in the data
-// set, and its selected samples are neighbours in the selection, so a block is known by where its samples start there.
+// In block mode the order is a sequence of blocks, "the concatenation", cut into lanes. A block's
+// samples are neighbours in the data set, and its selected samples are neighbours in the selection,
+// so a block is known by where its samples start there.
 struct Order::State {
   OrderOptions options;
   std::shared_ptr<const Selection> selection;
   std::uint64_t samples = 0;
   Permutation epoch{0, {}};   // full mode
   Permutation blocks{0, {}};  // block mode: place in the concatenation -> index in block_first
-  std::vector<std::uint64_t> block_first;   // first sample, or first index in the selection; one more than there are blocks
-  std::vector<std::uint64_t> block_number;  // in the numbering of all blocks; empty without a selection: the index itself
-  std::vector<std::uint64_t> starts;        // of the blocks in the concatenation; one more than there are blocks
+  std::vector<std::uint64_t>
+      block_first;  // first sample, or first index in the selection; one more than there are blocks
+  std::vector<std::uint64_t>
+      block_number;  // in the numbering of all blocks; empty without a selection: the index itself
+  std::vector<std::uint64_t>
+      starts;  // of the blocks in the concatenation; one more than there are blocks
 
-  State(const OrderOptions& o, std::shared_ptr<const Selection> s) : options(o), selection(std::move(s)) {
-    if (options.lanes == 0) throw Error(ErrorCode::kInvalidArgument, "an order needs at least one lane");
+  State(const OrderOptions& o, std::shared_ptr<const Selection> s)
+      : options(o), selection(std::move(s)) {
+    if (options.lanes == 0)
+      throw Error(ErrorCode::kInvalidArgument, "an order needs at least one lane");
   }
 
-  // After block_first holds all blocks of the data set (block mode), of which `total` samples are known.
+  // After block_first holds all blocks of the data set (block mode), of which `total` samples are
+  // known.
   void finish(std::uint64_t total) {
     samples = selection ? selection->samples.size() : total;
     assert(!selection || std::is_sorted(selection->samples.begin(), selection->samples.end()));
     if (selection && samples != 0 && selection->samples.back() >= total) {
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("sample {} is selected, but there are {}",
-                                                           selection->samples.back(), total));
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("sample {} is selected, but there are {}", selection->samples.back(), total));
     }
     if (options.mode == OrderMode::kFull) {
       epoch = Permutation(samples, {PermutationUse::kEpoch, options.seed, options.epoch, 0});
@@ -61,7 +69,8 @@ struct Order::State {
     block_first.clear();
     std::uint64_t block = 0;
     for (std::uint64_t i = 0; i < selected.size();) {
-      const auto next = std::upper_bound(all.begin() + static_cast<std::ptrdiff_t>(block), all.end(), selected[i]);
+      const auto next = std::upper_bound(all.begin() + static_cast<std::ptrdiff_t>(block),
+                                         all.end(), selected[i]);
       block = static_cast<std::uint64_t>(next - all.begin()) - 1;
       block_number.push_back(block);
       block_first.push_back(i);
@@ -71,7 +80,8 @@ struct Order::State {
   }
 };
 
-// Walks the order from a position with a stride, keeping one cursor per lane that it touches: a run costs no search.
+// Walks the order from a position with a stride, keeping one cursor per lane that it touches: a run
+// costs no search.
 class Order::Walk {
  public:
   Walk(const State& state, std::uint64_t first, std::uint64_t stride)
@@ -100,7 +110,8 @@ class Order::Walk {
   }
 
  private:
-  static constexpr std::uint64_t kTile = 4096;      // positions for which every lane is asked in turn: 32 KiB of results
+  static constexpr std::uint64_t kTile =
+      4096;  // positions for which every lane is asked in turn: 32 KiB of results
   static constexpr std::size_t kRun = 256;          // samples that are asked of a block at once
   static constexpr std::uint64_t kMaxKept = 65536;  // lanes for which cursors are kept: 16 MiB
 
@@ -130,7 +141,8 @@ class Order::Walk {
     if (stride_ == 1) {
       state_.epoch.apply(position_, out);
     } else {
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = state_.epoch.apply(position_ + i * stride_);
+      for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] = state_.epoch.apply(position_ + i * stride_);
     }
     map_selected(out);
     position_ += out.size() * stride_;
@@ -195,8 +207,8 @@ class Order::Walk {
     const std::uint64_t block = state_.blocks.apply(lane.place);
     lane.first = state_.block_first[block];
     const std::uint64_t number = state_.block_number.empty() ? block : state_.block_number[block];
-    lane.inner = Permutation(lane.end - lane.begin,
-                             {PermutationUse::kBlock, state_.options.seed, state_.options.epoch, number});
+    lane.inner = Permutation(lane.end - lane.begin, {PermutationUse::kBlock, state_.options.seed,
+                                                     state_.options.epoch, number});
   }
 
   const State& state_;
@@ -211,7 +223,8 @@ class Order::Walk {
   std::vector<Lane> lanes_;  // in the order in which they were first touched
 };
 
-Order::Order(const Dataset& dataset, const OrderOptions& options, std::shared_ptr<const Selection> selection) {
+Order::Order(const Dataset& dataset, const OrderOptions& options,
+             std::shared_ptr<const Selection> selection) {
   auto state = std::make_unique<State>(options, std::move(selection));
   if (options.mode == OrderMode::kBlock) {
     for (const Dataset::Container& container : dataset.containers()) {
@@ -221,13 +234,15 @@ Order::Order(const Dataset& dataset, const OrderOptions& options, std::shared_pt
         const NumberRange samples = index.block_samples(block);
         if (samples.first >= samples.last) continue;
         if (samples.first != seen) {
-          throw Error(ErrorCode::kCorrupt, "the samples of the blocks do not add up").within(container.path);
+          throw Error(ErrorCode::kCorrupt, "the samples of the blocks do not add up")
+              .within(container.path);
         }
         state->block_first.push_back(container.first_sample + seen);
         seen = samples.last;
       }
       if (seen != index.samples()) {
-        throw Error(ErrorCode::kCorrupt, "the samples of the blocks do not add up").within(container.path);
+        throw Error(ErrorCode::kCorrupt, "the samples of the blocks do not add up")
+            .within(container.path);
       }
     }
     state->block_first.push_back(dataset.samples());
@@ -261,7 +276,7 @@ void Order::at(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_
 
 struct Order::Cursor::State {
   const Order::State& order;
-  std::uint64_t position;   // below the number of samples, as long as anything remains
+  std::uint64_t position;  // below the number of samples, as long as anything remains
   std::uint64_t stride;
   std::uint64_t remaining;
   std::optional<Walk> walk;

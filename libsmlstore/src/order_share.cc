@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
+
+#include <fmt/format.h>
 
 #include "smlformat/error.h"
 #include "smlstore/order.h"
@@ -11,7 +11,9 @@ namespace {
 
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 
-std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) noexcept { return a > kMost - b ? kMost : a + b; }
+std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) noexcept {
+  return a > kMost - b ? kMost : a + b;
+}
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(ErrorCode::kInvalidArgument, why); }
 
@@ -20,9 +22,11 @@ std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) noexcept { return
 Share share_of(std::uint64_t samples, const ShareOptions& options) {
   if (options.world == 0) refuse("a world of 0 ranks");
   if (options.rank >= options.world) {
-    refuse(fmt::format("rank {} in a world of {} (ranks count from 0)", options.rank, options.world));
+    refuse(
+        fmt::format("rank {} in a world of {} (ranks count from 0)", options.rank, options.world));
   }
-  if (options.start > samples) refuse(fmt::format("start {} is beyond the {} samples", options.start, samples));
+  if (options.start > samples)
+    refuse(fmt::format("start {} is beyond the {} samples", options.start, samples));
   if (options.even == Even::kWrap && samples == 0) refuse("an empty order cannot wrap");
 
   const std::uint64_t left = samples - options.start;
@@ -34,7 +38,8 @@ Share share_of(std::uint64_t samples, const ShareOptions& options) {
   if (options.even == Even::kWrap && left % unit != 0) {
     const std::uint64_t missing = unit - left % unit;
     if (missing > kMost - samples) {
-      refuse(fmt::format("{} ranks with batches of {} are more than an order can be wrapped to", options.world, batch));
+      refuse(fmt::format("{} ranks with batches of {} are more than an order can be wrapped to",
+                         options.world, batch));
     }
     even_end += missing;
   }

@@ -1,9 +1,9 @@
-#include <fmt/format.h>
-
 #include <array>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "quote.h"
 #include "smlformat/error.h"
@@ -21,7 +21,9 @@ constexpr std::size_t kMaxStateBytes = 64U << 10;
 constexpr std::array kFields{"sml_state", "revision", "containers", "algorithm", "seed",    "epoch",
                              "mode",      "lanes",    "even",       "selection", "position"};
 
-std::string_view name(OrderMode mode) noexcept { return mode == OrderMode::kFull ? "full" : "block"; }
+std::string_view name(OrderMode mode) noexcept {
+  return mode == OrderMode::kFull ? "full" : "block";
+}
 
 std::string_view name(Even even) noexcept {
   switch (even) {
@@ -50,11 +52,13 @@ const Json& get(const Json& object, const char* field) {
 }
 
 std::uint64_t get_number(const Json& object, const char* field,
-                         std::uint64_t most = std::numeric_limits<std::uint64_t>::max(), std::uint64_t least = 0) {
+                         std::uint64_t most = std::numeric_limits<std::uint64_t>::max(),
+                         std::uint64_t least = 0) {
   const Json& value = get(object, field);
   if (!value.is_number()) refuse_field(field, "is not a number");
   // A number above 2^64 - 1 is parsed as a floating-point one.
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most || value.get<std::uint64_t>() < least) {
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most ||
+      value.get<std::uint64_t>() < least) {
     refuse_field(field, fmt::format("is not a whole number from {} to {}", least, most));
   }
   return value.get<std::uint64_t>();
@@ -92,7 +96,8 @@ Json parse_object(std::string_view text) {
   std::set<std::string> seen;
   std::string twice;
   const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::key && depth == 1 && !seen.insert(value.get<std::string>()).second) {
+    if (event == Json::parse_event_t::key && depth == 1 &&
+        !seen.insert(value.get<std::string>()).second) {
       twice = value.get<std::string>();
     }
     return true;
@@ -109,7 +114,8 @@ Json parse_object(std::string_view text) {
 }
 
 void compare(std::string_view field, const std::string& saved, const std::string& current) {
-  if (saved != current) refuse_field(field, fmt::format("differs: {} in the state, {} here", saved, current));
+  if (saved != current)
+    refuse_field(field, fmt::format("differs: {} in the state, {} here", saved, current));
 }
 
 std::string show(const std::optional<Hash128>& hash) { return hash ? hash->hex() : "none"; }
@@ -120,8 +126,9 @@ std::string OrderState::to_json() const {
   return fmt::format(
       R"({{"sml_state":{},"revision":{},"containers":"{}","algorithm":{},"seed":{},"epoch":{},"mode":"{}","lanes":{},)"
       R"("even":"{}","selection":{},"position":{}}})",
-      kStateVersion, revision, containers.hex(), algorithm, order.seed, order.epoch, name(order.mode), order.lanes,
-      name(even), selection ? '"' + selection->hex() + '"' : "null", position);
+      kStateVersion, revision, containers.hex(), algorithm, order.seed, order.epoch,
+      name(order.mode), order.lanes, name(even), selection ? '"' + selection->hex() + '"' : "null",
+      position);
 }
 
 OrderState OrderState::parse(std::string_view json) {
@@ -130,8 +137,9 @@ OrderState OrderState::parse(std::string_view json) {
   // The version comes first: another version may have other fields.
   const std::uint64_t version = get_number(object, "sml_state");
   if (version != kStateVersion) {
-    throw Error(ErrorCode::kUnsupported, fmt::format("order state: field 'sml_state' is {}, this program knows {}",
-                                                     version, kStateVersion));
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("order state: field 'sml_state' is {}, this program knows {}", version,
+                            kStateVersion));
   }
   for (const auto& [field, value] : object.items()) {
     bool known = false;
@@ -160,13 +168,14 @@ void OrderState::check_same(const OrderState& current) const {
   compare("seed", text(order.seed), text(current.order.seed));
   compare("epoch", text(order.epoch), text(current.order.epoch));
   compare("mode", std::string(name(order.mode)), std::string(name(current.order.mode)));
-  if (order.mode == OrderMode::kBlock) compare("lanes", text(order.lanes), text(current.order.lanes));
+  if (order.mode == OrderMode::kBlock)
+    compare("lanes", text(order.lanes), text(current.order.lanes));
   compare("even", std::string(name(even)), std::string(name(current.even)));
   compare("selection", show(selection), show(current.selection));
 }
 
-OrderState make_state(const Dataset& dataset, const OrderOptions& order, Even even, const Selection* selection,
-                      std::uint64_t position) {
+OrderState make_state(const Dataset& dataset, const OrderOptions& order, Even even,
+                      const Selection* selection, std::uint64_t position) {
   OrderState state;
   state.revision = dataset.revision();
   state.containers = dataset.digest();

@@ -11,11 +11,13 @@ namespace sml {
 namespace {
 
 bool any_matches(const std::vector<Glob>& globs, std::string_view key) noexcept {
-  return std::any_of(globs.begin(), globs.end(), [key](const Glob& glob) { return glob.matches(key); });
+  return std::any_of(globs.begin(), globs.end(),
+                     [key](const Glob& glob) { return glob.matches(key); });
 }
 
 bool are_literal(const std::vector<Glob>& globs) noexcept {
-  return std::all_of(globs.begin(), globs.end(), [](const Glob& glob) { return glob.literal() != nullptr; });
+  return std::all_of(globs.begin(), globs.end(),
+                     [](const Glob& glob) { return glob.literal() != nullptr; });
 }
 
 // XXH3-128 of the numbers of all records of the samples, ascending, as u64.
@@ -27,7 +29,8 @@ Hash128 digest_of(const Dataset& dataset, const std::vector<std::uint64_t>& samp
   numbers.reserve(records);
   for (const std::uint64_t sample : samples) {
     const NumberRange range = dataset.sample(sample);
-    for (std::uint64_t number = range.first; number < range.last; ++number) numbers.push_back(number);
+    for (std::uint64_t number = range.first; number < range.last; ++number)
+      numbers.push_back(number);
   }
   return xxh3_128(std::as_bytes(std::span(numbers)));
 }
@@ -46,7 +49,8 @@ Selection select(const Dataset& dataset, const SelectionOptions& options) {
       selected[dataset.sample_of(*number)] = true;
     }
   }
-  // Patterns without wildcards are keys; only others need a walk over all names. As there, a key in two containers means both records.
+  // Patterns without wildcards are keys; only others need a walk over all names. As there, a key in
+  // two containers means both records.
   const auto mark = [&](const std::vector<Glob>& globs, std::vector<bool>& samples) {
     for (const Glob& glob : globs) {
       for (const Dataset::Container& container : dataset.containers()) {
@@ -71,7 +75,8 @@ Selection select(const Dataset& dataset, const SelectionOptions& options) {
 
   Selection selection;
   for (std::uint64_t sample = 0; sample < selected.size(); ++sample) {
-    if (selected[sample] && (excluded.empty() || !excluded[sample])) selection.samples.push_back(sample);
+    if (selected[sample] && (excluded.empty() || !excluded[sample]))
+      selection.samples.push_back(sample);
   }
   selection.digest = digest_of(dataset, selection.samples);
   return selection;

@@ -1,8 +1,8 @@
 #include "smlstore/verify.h"
 
-#include <fmt/format.h>
-
 #include <memory>
+
+#include <fmt/format.h>
 
 #include "ordered_tasks.h"
 #include "quote.h"
@@ -18,7 +18,8 @@ namespace {
 // Bytes of a source, in place where they can be had so.
 class SourceBytes {
  public:
-  SourceBytes(const ByteSource& source, std::uint64_t offset, std::uint64_t bytes) : view_(source.view(offset, bytes)) {
+  SourceBytes(const ByteSource& source, std::uint64_t offset, std::uint64_t bytes)
+      : view_(source.view(offset, bytes)) {
     if (view_.size() == bytes) return;
     copy_.resize(bytes);
     source.read(offset, copy_);
@@ -45,7 +46,8 @@ BlockReport verify_frame(const ContainerReader& reader) {
   const Index& index = reader.index();
   const Tail& tail = reader.tail();
   attempt([&] {
-    const SourceBytes padding(source, Header::kBytes, reader.header().header_bytes - Header::kBytes);
+    const SourceBytes padding(source, Header::kBytes,
+                              reader.header().header_bytes - Header::kBytes);
     if (!all_zero(*padding)) corrupt("padding behind the header is not zero");
   });
   attempt([&] {
@@ -59,11 +61,14 @@ BlockReport verify_frame(const ContainerReader& reader) {
     const std::uint32_t crc = crc32c(footer);
     const Hash128 id = xxh3_128(footer);
     if (crc != tail.footer_crc32c || id != tail.id) {
-      corrupt(fmt::format("footer at offset {}: checksum mismatch (stored {:08x}, computed {:08x}; XXH3 stored {}, computed {})",
-                          tail.footer_offset, tail.footer_crc32c, crc, tail.id.hex(), id.hex()));
+      corrupt(
+          fmt::format("footer at offset {}: checksum mismatch (stored {:08x}, computed {:08x}; "
+                      "XXH3 stored {}, computed {})",
+                      tail.footer_offset, tail.footer_crc32c, crc, tail.id.hex(), id.hex()));
     }
     // The index has checked that the sections ascend and lie within the footer.
-    std::uint64_t end = FooterHeader::kBytes + std::uint64_t{index.counts().sections} * SectionRow::kBytes;
+    std::uint64_t end =
+        FooterHeader::kBytes + std::uint64_t{index.counts().sections} * SectionRow::kBytes;
     for (std::uint32_t i = 0; i <= index.counts().sections; ++i) {
       SectionRow row;
       row.offset = footer.size();
@@ -87,7 +92,8 @@ BlockReport verify_frame(const ContainerReader& reader) {
       key_bytes += at.key().size();
     }
     if (key_bytes != index.counts().key_bytes) {
-      corrupt(fmt::format("footer: {} bytes of keys, the names have {}", index.counts().key_bytes, key_bytes));
+      corrupt(fmt::format("footer: {} bytes of keys, the names have {}", index.counts().key_bytes,
+                          key_bytes));
     }
   });
   return report;
@@ -97,7 +103,8 @@ class Verifier {
  public:
   Verifier(const Dataset& dataset, const VerifyOptions& options)
       : dataset_(dataset), options_(options), workers_(options.threads), tasks_(workers_) {
-    for (const Dataset::Container& container : dataset.containers()) total_bytes_ += container.reader->tail().container_bytes;
+    for (const Dataset::Container& container : dataset.containers())
+      total_bytes_ += container.reader->tail().container_bytes;
   }
 
   VerifyReport run() {
@@ -125,11 +132,13 @@ class Verifier {
     const std::shared_ptr<const ContainerReader> reader = container.reader;
     const Index& index = reader->index();
     const std::uint64_t block_bytes = index.block_offset(index.blocks()) - index.block_offset(0);
-    submit({&container, true, reader->tail().container_bytes - block_bytes}, [reader] { return verify_frame(*reader); });
+    submit({&container, true, reader->tail().container_bytes - block_bytes},
+           [reader] { return verify_frame(*reader); });
     const auto dictionary = std::make_shared<const CheckedDictionary>(*reader);
     for (std::uint64_t block = 0; block < index.blocks(); ++block) {
-      submit({&container, false, index.block_offset(block + 1) - index.block_offset(block)},
-             [&container, dictionary, block] { return verify_block(container, *dictionary, block); });
+      submit(
+          {&container, false, index.block_offset(block + 1) - index.block_offset(block)},
+          [&container, dictionary, block] { return verify_block(container, *dictionary, block); });
     }
   }
 
@@ -170,8 +179,9 @@ class Verifier {
     const FooterHeader& counts = container.reader->index().counts();
     const auto same = [&](const char* what, std::uint64_t in_footer, std::uint64_t in_blocks) {
       if (in_footer == in_blocks) return;
-      damage(container, Error(ErrorCode::kCorrupt, fmt::format("footer: {} {} bytes, the records have {}", in_footer,
-                                                               what, in_blocks)));
+      damage(container,
+             Error(ErrorCode::kCorrupt, fmt::format("footer: {} {} bytes, the records have {}",
+                                                    in_footer, what, in_blocks)));
     };
     same("raw", counts.raw_bytes, sums_.raw_bytes);
     same("stored", counts.stored_bytes, sums_.stored_bytes);
@@ -188,7 +198,8 @@ class Verifier {
         if (seen++ > 0 && at.key() == previous && at.container() != holder) {
           damage(Error(ErrorCode::kAmbiguous,
                        fmt::format("key {} is in containers {} and {}", quote(previous),
-                                   quote(dataset_.containers()[holder].name), quote(dataset_.containers()[at.container()].name))));
+                                   quote(dataset_.containers()[holder].name),
+                                   quote(dataset_.containers()[at.container()].name))));
         }
         previous.assign(at.key());
         holder = at.container();
@@ -224,6 +235,8 @@ class Verifier {
 
 }  // namespace
 
-VerifyReport verify(const Dataset& dataset, const VerifyOptions& options) { return Verifier(dataset, options).run(); }
+VerifyReport verify(const Dataset& dataset, const VerifyOptions& options) {
+  return Verifier(dataset, options).run();
+}
 
 }  // namespace sml

@@ -1,9 +1,9 @@
 #include "verify_block.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "quote.h"
 #include "smlformat/block.h"
@@ -17,7 +17,8 @@ namespace {
 
 class BlockVerifier {
  public:
-  BlockVerifier(const Dataset::Container& container, const CheckedDictionary& dictionary, std::uint64_t number)
+  BlockVerifier(const Dataset::Container& container, const CheckedDictionary& dictionary,
+                std::uint64_t number)
       : container_(container),
         index_(container.reader->index()),
         dictionary_(dictionary),
@@ -37,7 +38,8 @@ class BlockVerifier {
         check_dictionary();
         break;
       case BlockKind::kRecords:
-        for (std::uint32_t slot = 0; slot < row_.slots; ++slot) check_record(slot, row_.first_record + slot);
+        for (std::uint32_t slot = 0; slot < row_.slots; ++slot)
+          check_record(slot, row_.first_record + slot);
         break;
       case BlockKind::kFirstPiece:
         check_record(0, row_.first_record);
@@ -62,7 +64,8 @@ class BlockVerifier {
       return true;
     } catch (const Error& error) {
       const std::string where = context();
-      report_.findings.push_back((where.empty() ? error : error.within(where)).within(fmt::format("block {}", number_)));
+      report_.findings.push_back(
+          (where.empty() ? error : error.within(where)).within(fmt::format("block {}", number_)));
       return false;
     }
   }
@@ -86,38 +89,48 @@ class BlockVerifier {
     const std::uint32_t crc = crc32c(block_);
     const Hash128 hash = xxh3_128(block_);
     if (crc == row_.crc32c && hash == row_.xxh3) return;
-    corrupt(fmt::format("at offset {}: checksum mismatch (stored {:08x}, computed {:08x}; XXH3 stored {}, computed {})",
-                        begin_, row_.crc32c, crc, row_.xxh3.hex(), hash.hex()));
+    corrupt(
+        fmt::format("at offset {}: checksum mismatch (stored {:08x}, computed {:08x}; XXH3 stored "
+                    "{}, computed {})",
+                    begin_, row_.crc32c, crc, row_.xxh3.hex(), hash.hex()));
   }
 
   void check_table() {
     if (!table_) return;
     const BlockHeader& h = table_->header();
     const auto same = [](const char* what, std::uint64_t in_block, std::uint64_t in_index) {
-      if (in_block != in_index) corrupt(fmt::format("its header gives {} {}, the index {}", what, in_block, in_index));
+      if (in_block != in_index)
+        corrupt(fmt::format("its header gives {} {}, the index {}", what, in_block, in_index));
     };
     attempt([&] { same("block number", h.number, number_); });
     attempt([&] { same("first record", h.first_record, row_.first_record); });
     attempt([&] { same("size", h.block_bytes, block_.size()); });
-    attempt([&] { same("kind", static_cast<std::uint64_t>(h.kind), static_cast<std::uint64_t>(row_.kind)); });
+    attempt([&] {
+      same("kind", static_cast<std::uint64_t>(h.kind), static_cast<std::uint64_t>(row_.kind));
+    });
     attempt([&] { same("start of the slots", h.slots_offset, row_.slots_offset); });
     attempt([&] {
       const std::uint64_t table_end = BlockHeader::kBytes + h.table_stored_bytes;
-      if (!all_zero(block_.subspan(table_end, h.slots_offset - table_end))) corrupt("padding before the slots is not zero");
+      if (!all_zero(block_.subspan(table_end, h.slots_offset - table_end)))
+        corrupt("padding before the slots is not zero");
     });
-    if (!attempt([&] { same("slots", h.slots, row_.slots); })) table_.reset();  // its slots are not the index's records
+    if (!attempt([&] { same("slots", h.slots, row_.slots); }))
+      table_.reset();  // its slots are not the index's records
   }
 
   void check_dictionary() {
     if (table_ && table_->header().kind == BlockKind::kDictionary) {
       const ByteView slot = block_.subspan(table_->slot_begin(0));
-      attempt([&] { check_padding(slot, verify_slot(slot, 0)); }, [] { return std::string("dictionary"); });
+      attempt([&] { check_padding(slot, verify_slot(slot, 0)); },
+              [] { return std::string("dictionary"); });
     }
-    if (dictionary_.error && report_.findings.empty()) attempt([&] { throw Error(*dictionary_.error); });
+    if (dictionary_.error && report_.findings.empty())
+      attempt([&] { throw Error(*dictionary_.error); });
   }
 
   static void check_padding(ByteView slot, const VerifiedSlot& verified) {
-    if (!all_zero(slot.subspan(SlotPrefix::kBytes + verified.stored.size()))) corrupt("padding is not zero");
+    if (!all_zero(slot.subspan(SlotPrefix::kBytes + verified.stored.size())))
+      corrupt("padding is not zero");
   }
 
   // A record, or the piece of one that the block holds.
@@ -135,10 +148,12 @@ class BlockVerifier {
     } else {
       key_.assign(table_->key(slot));
     }
-    const std::uint64_t begin = table_ ? table_->slot_begin(slot) : is_piece() ? row_.slots_offset : place_.offset - begin_;
-    const std::uint64_t end = table_           ? table_->slot_end(slot)
-                              : is_piece()     ? index_.block_offset(number_ + 1) - begin_
-                                               : begin + place_.slot_bytes;
+    const std::uint64_t begin = table_       ? table_->slot_begin(slot)
+                                : is_piece() ? row_.slots_offset
+                                             : place_.offset - begin_;
+    const std::uint64_t end = table_       ? table_->slot_end(slot)
+                              : is_piece() ? index_.block_offset(number_ + 1) - begin_
+                                           : begin + place_.slot_bytes;
     const auto where = [&] {
       return key_.empty() ? fmt::format("record {} at offset {}", record, begin_ + begin)
                           : fmt::format("record {} at offset {}", quote(key_), begin_ + begin);
@@ -150,29 +165,34 @@ class BlockVerifier {
       attempt([&] { check_place(begin, end); }, where);
     }
     if (block_.empty()) {
-      attempt([] { throw Error(ErrorCode::kIo, "lost with the block that cannot be read"); }, where);
+      attempt([] { throw Error(ErrorCode::kIo, "lost with the block that cannot be read"); },
+              where);
       return;
     }
     attempt([&] { check_slot(block_.subspan(begin, end - begin), raw_bytes); }, where);
   }
 
   void check_place(std::uint64_t begin, std::uint64_t end) const {
-    if (place_.block != number_ || place_.offset != begin_ + begin || place_.slot_bytes != end - begin) {
-      corrupt(fmt::format("the index places it in block {} at offset {}, {} bytes, the block at offset {}, {} bytes",
-                          place_.block, place_.offset, place_.slot_bytes, begin_ + begin, end - begin));
+    if (place_.block != number_ || place_.offset != begin_ + begin ||
+        place_.slot_bytes != end - begin) {
+      corrupt(
+          fmt::format("the index places it in block {} at offset {}, {} bytes, the block at offset "
+                      "{}, {} bytes",
+                      place_.block, place_.offset, place_.slot_bytes, begin_ + begin, end - begin));
     }
   }
 
   void check_key(std::uint64_t record, std::uint32_t slot) {
     const std::optional<std::uint64_t> found = index_.find(key_);
     if (!found) corrupt("the index does not find its key");
-    if (*found != record) corrupt(fmt::format("the index finds its key at number {} instead of {}", *found, record));
+    if (*found != record)
+      corrupt(fmt::format("the index finds its key at number {} instead of {}", *found, record));
     if (row_.kind == BlockKind::kNextPiece) return;
     const Header& header = container_.reader->header();
     const std::string_view stem = key_stem(key_);
     if (header.parts != 0 && xxh3_64(as_bytes(stem)) % header.parts != header.part - 1) {
-      corrupt(fmt::format("its stem belongs to part {} of {}, not {}", xxh3_64(as_bytes(stem)) % header.parts + 1,
-                          header.parts, header.part));
+      corrupt(fmt::format("its stem belongs to part {} of {}, not {}",
+                          xxh3_64(as_bytes(stem)) % header.parts + 1, header.parts, header.part));
     }
     if (header.grouping == Grouping::kStem && record > 0) {
       if (slot > 0) {
@@ -182,8 +202,8 @@ class BlockVerifier {
       }
       const bool same_sample = index_.sample_of(record) == index_.sample_of(record - 1);
       if (same_sample != (stem == key_stem(previous_))) {
-        corrupt(fmt::format("the index puts it in {} sample as {}, its stem says otherwise", same_sample ? "one" : "another",
-                            quote(previous_)));
+        corrupt(fmt::format("the index puts it in {} sample as {}, its stem says otherwise",
+                            same_sample ? "one" : "another", quote(previous_)));
       }
     }
   }
@@ -194,24 +214,31 @@ class BlockVerifier {
     std::uint64_t slot_raw_bytes = raw_bytes;
     if (is_piece()) {
       const std::uint64_t piece = number_ - place_.block;
-      const std::uint64_t pieces = raw_bytes / header.piece_bytes + (raw_bytes % header.piece_bytes != 0 ? 1 : 0);
+      const std::uint64_t pieces =
+          raw_bytes / header.piece_bytes + (raw_bytes % header.piece_bytes != 0 ? 1 : 0);
       if (pieces != place_.pieces) {
-        corrupt(fmt::format("{} bytes make {} pieces, there are {}", raw_bytes, pieces, place_.pieces));
+        corrupt(
+            fmt::format("{} bytes make {} pieces, there are {}", raw_bytes, pieces, place_.pieces));
       }
-      slot_raw_bytes = std::min<std::uint64_t>(header.piece_bytes, raw_bytes - piece * header.piece_bytes);
-      if (table_ && (table_->header().piece != piece || table_->header().record_bytes != raw_bytes)) {
+      slot_raw_bytes =
+          std::min<std::uint64_t>(header.piece_bytes, raw_bytes - piece * header.piece_bytes);
+      if (table_ &&
+          (table_->header().piece != piece || table_->header().record_bytes != raw_bytes)) {
         corrupt(fmt::format("piece {} of {} bytes by the block header, piece {} of {} by the index",
-                            table_->header().piece, table_->header().record_bytes, piece, raw_bytes));
+                            table_->header().piece, table_->header().record_bytes, piece,
+                            raw_bytes));
       }
     } else if (raw_bytes > header.piece_bytes) {
       corrupt(fmt::format("{} bytes by the index are more than a block holds", raw_bytes));
     }
-    const VerifiedSlot verified = key_.empty() ? verify_slot(slot) : verify_slot(slot, key_hash(key_));
+    const VerifiedSlot verified =
+        key_.empty() ? verify_slot(slot) : verify_slot(slot, key_hash(key_));
     report_.stored_bytes += verified.stored.size();
     check_padding(slot, verified);
     if (verified.codec == Codec::kStored) {
       if (verified.stored.size() != slot_raw_bytes) {
-        corrupt(fmt::format("{} bytes are stored, the index says {}", verified.stored.size(), slot_raw_bytes));
+        corrupt(fmt::format("{} bytes are stored, the index says {}", verified.stored.size(),
+                            slot_raw_bytes));
       }
       return;
     }
@@ -249,12 +276,14 @@ CheckedDictionary::CheckedDictionary(const ContainerReader& reader) {
   }
 }
 
-BlockReport verify_block(const Dataset::Container& container, const CheckedDictionary& dictionary, std::uint64_t number) {
+BlockReport verify_block(const Dataset::Container& container, const CheckedDictionary& dictionary,
+                         std::uint64_t number) {
   return BlockVerifier(container, dictionary, number).run();
 }
 
 bool all_zero(ByteView bytes) noexcept {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; });
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](std::byte byte) { return byte == std::byte{0}; });
 }
 
 }  // namespace sml

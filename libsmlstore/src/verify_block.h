@@ -26,8 +26,10 @@ struct CheckedDictionary {
   explicit CheckedDictionary(const ContainerReader& reader);
 };
 
-// Checks block `number` of a container against its row, its table and the index. Safe for threads. Damage does not throw.
-BlockReport verify_block(const Dataset::Container& container, const CheckedDictionary& dictionary, std::uint64_t number);
+// Checks block `number` of a container against its row, its table and the index. Safe for threads.
+// Damage does not throw.
+BlockReport verify_block(const Dataset::Container& container, const CheckedDictionary& dictionary,
+                         std::uint64_t number);
 
 // Whether all bytes are zero, as paddings and gaps must be.
 bool all_zero(ByteView bytes) noexcept;

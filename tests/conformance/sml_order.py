@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """The orders of format-spec/order.md in plain Python, written from that text alone: slow and obvious.
 
-Run as a program it prints the vectors of that document.
+Run as a program it prints the rows of that document's tables; given the document, those that it lacks (exit 1).
 """
+
+import sys
 
 MASK64 = (1 << 64) - 1
 GAMMA = 0x9E3779B97F4A7C15
@@ -161,24 +163,35 @@ VECTORS = [
     (2**63, EPOCH, 42, 7, 0),
 ]
 
-if __name__ == "__main__":
-    print("draws 1 0 0 0:", " ".join("%016x" % v for v, _ in zip(draws(1, 0, 0, 0), range(4))))
-    print("draws 4 42 7 123456:",
-          " ".join("%016x" % v for v, _ in zip(draws(4, 42, 7, 123456), range(4))))
-    for vector in VECTORS:
-        p = Permutation(*vector)
-        n = vector[0]
-        print(*vector, "|", *[p.apply(i) for i in range(min(n, 10))], "|", p.apply(n - 1), "|",
-              p.invert(0))
-    blocks = [(0, 5), (5, 4), (9, 1), (10, 6)]
-    print("full", *full_order(list(range(16)), 1, 2))
-    print("full selected", *full_order([1, 2, 3, 8, 12, 15], 1, 2))
-    print("sequence", *block_sequence(blocks, 1, 2))
-    print("block L=1", *block_order(blocks, 1, 2, 1))
-    print("block L=3", *block_order(blocks, 1, 2, 3))
-    print("block L=64", *block_order(blocks, 1, 2, 64))
-    print("block selected L=2", *block_order(blocks, 1, 2, 2, {1, 2, 3, 8, 12, 15}))
+def row(*cells):
+    return "| " + " | ".join(" ".join(map(str, c)) if isinstance(c, list) else str(c) for c in cells) + " |"
+
+
+def table_rows():
+    for key in ((1, 0, 0, 0), (2, 0, 0, 0), (4, 42, 7, 123456)):
+        draw = draws(*key)
+        yield row(", ".join(map(str, key)), ["`%016x`" % next(draw) for _ in range(4)])
+    for n, *key in VECTORS:
+        p = Permutation(n, *key)
+        yield row(n, *key, [p.apply(i) for i in range(min(n, 10))], p.apply(n - 1), p.invert(0))
+    blocks, some = [(0, 5), (5, 4), (9, 1), (10, 6)], [1, 2, 3, 8, 12, 15]
+    yield row("full", full_order(list(range(16)), 1, 2))
+    yield row("full, of a selection", full_order(some, 1, 2))
+    yield row("the sequence S", block_sequence(blocks, 1, 2))
+    yield row("block, 1 lane", block_order(blocks, 1, 2, 1))
+    yield row("block, 3 lanes", block_order(blocks, 1, 2, 3))
+    yield row("block, 64 lanes", block_order(blocks, 1, 2, 64))
+    yield row("block, 2 lanes, of the selection", block_order(blocks, 1, 2, 2, set(some)))
     for even in ("none", "drop", "wrap"):
-        for rank in (0, 1):
-            print("rank", rank, "of 2, start 3, batch 2,", even,
-                  rank_positions(16, 3, 2, rank, 2, even))
+        yield row(even, *(rank_positions(16, 3, 2, rank, 2, even) for rank in (0, 1)))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        print(*table_rows(), sep="\n")
+    else:
+        with open(sys.argv[1], encoding="utf-8") as document:
+            lines = set(document.read().splitlines())
+        missing = [r for r in table_rows() if r not in lines]
+        print(*missing, sep="\n", end="\n" if missing else "")
+        sys.exit(1 if missing else 0)

@@ -1,7 +1,6 @@
-// Containers for tests: built in memory from keys and contents, one call each, by the simplest use of the format library.
+// Containers for tests: built in memory from keys and contents, one call each, by the simplest use
+// of the format library.
 #pragma once
-
-#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -11,6 +10,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <stdlib.h>
 
 #include "smlformat/block.h"
 #include "smlformat/codec.h"
@@ -43,7 +44,8 @@ namespace detail {
 // Keys in name order, with the numbers of their records.
 class SortedNames final : public NameList {
  public:
-  explicit SortedNames(std::vector<std::pair<std::string, std::uint64_t>> names) : names_(std::move(names)) {
+  explicit SortedNames(std::vector<std::pair<std::string, std::uint64_t>> names)
+      : names_(std::move(names)) {
     std::sort(names_.begin(), names_.end(),
               [](const auto& a, const auto& b) { return compare_names(a.first, b.first) < 0; });
   }
@@ -56,7 +58,8 @@ class SortedNames final : public NameList {
 };
 
 // The records, sample by sample, in the order in which they are packed.
-inline std::vector<std::vector<Record>> pack_samples(std::vector<Record> records, const ContainerOptions& options) {
+inline std::vector<std::vector<Record>> pack_samples(std::vector<Record> records,
+                                                     const ContainerOptions& options) {
   if (options.order != PackOrder::kInput) {
     std::sort(records.begin(), records.end(),
               [](const Record& a, const Record& b) { return compare_names(a.key, b.key) < 0; });
@@ -71,20 +74,24 @@ inline std::vector<std::vector<Record>> pack_samples(std::vector<Record> records
   if (options.order != PackOrder::kRandom) return samples;
   std::vector<std::vector<Record>> packed(samples.size());
   const Permutation permutation(samples.size(), {PermutationUse::kPack, options.seed, 0, 0});
-  for (std::size_t i = 0; i < samples.size(); ++i) packed[permutation.apply(i)] = std::move(samples[i]);
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    packed[permutation.apply(i)] = std::move(samples[i]);
   return packed;
 }
 
 }  // namespace detail
 
-// The bytes of a sealed container. With options.order kInput, records of one stem must be adjacent where they are grouped.
-inline Bytes build_container(const std::vector<Record>& records, const ContainerOptions& options = {}) {
+// The bytes of a sealed container. With options.order kInput, records of one stem must be adjacent
+// where they are grouped.
+inline Bytes build_container(const std::vector<Record>& records,
+                             const ContainerOptions& options = {}) {
   Header header;
   header.seed = options.seed;
   header.block_bytes = options.block_bytes;
   header.align = options.align;
-  header.piece_bytes =
-      options.piece_bytes != 0 ? options.piece_bytes : piece_bytes_of(options.block_bytes, options.align);
+  header.piece_bytes = options.piece_bytes != 0
+                           ? options.piece_bytes
+                           : piece_bytes_of(options.block_bytes, options.align);
   header.part = options.part;
   header.parts = options.parts;
   header.order = options.order;
@@ -95,7 +102,8 @@ inline Bytes build_container(const std::vector<Record>& records, const Container
   std::shared_ptr<const Dictionary> dictionary;
   if (!options.dictionary.empty()) {
     const ByteView bytes = as_bytes(options.dictionary);
-    dictionary = std::make_shared<const Dictionary>(Bytes(bytes.begin(), bytes.end()), kDefaultZstdLevel);
+    dictionary =
+        std::make_shared<const Dictionary>(Bytes(bytes.begin(), bytes.end()), kDefaultZstdLevel);
     writer.append(build_dictionary_block(writer.header(), 0, bytes));
   }
   CompressionOptions compression;
@@ -148,9 +156,10 @@ inline Bytes build_container(const std::vector<Record>& records, const Container
       }
       std::uint32_t piece = 0;
       for (std::size_t at = 0; at < record.content.size(); at += header.piece_bytes, ++piece) {
-        const auto part = encode(record.key, std::string_view(record.content).substr(at, header.piece_bytes));
-        writer.append(build_piece(writer.header(), writer.blocks(), first + (piece == 0 ? 0 : 1), part,
-                                  record.content.size(), piece));
+        const auto part =
+            encode(record.key, std::string_view(record.content).substr(at, header.piece_bytes));
+        writer.append(build_piece(writer.header(), writer.blocks(), first + (piece == 0 ? 0 : 1),
+                                  part, record.content.size(), piece));
       }
       ++first;
     }
@@ -166,7 +175,8 @@ class TemporaryDirectory {
  public:
   TemporaryDirectory() {
     std::string path = (std::filesystem::temp_directory_path() / "sml-test-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) throw std::runtime_error("no temporary directory: " + path);
+    if (::mkdtemp(path.data()) == nullptr)
+      throw std::runtime_error("no temporary directory: " + path);
     path_ = path;
   }
   ~TemporaryDirectory() {

@@ -1,11 +1,11 @@
 #include "smlstore/dataset.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/error.h"
 #include "smlformat/key.h"
@@ -23,7 +23,8 @@ using sml::test::TemporaryDirectory;
 
 std::vector<Record> numbered(const std::string& prefix, int count) {
   std::vector<Record> records;
-  for (int i = 0; i < count; ++i) records.push_back({prefix + std::to_string(i), std::string(static_cast<std::size_t>(i), 'x')});
+  for (int i = 0; i < count; ++i)
+    records.push_back({prefix + std::to_string(i), std::string(static_cast<std::size_t>(i), 'x')});
   return records;
 }
 
@@ -41,7 +42,8 @@ ContainerOptions part(std::uint32_t i, std::uint32_t n) {
 }
 
 // The records whose stems belong to part i of n.
-std::vector<Record> records_of_part(const std::vector<Record>& records, std::uint32_t i, std::uint32_t n) {
+std::vector<Record> records_of_part(const std::vector<Record>& records, std::uint32_t i,
+                                    std::uint32_t n) {
   std::vector<Record> out;
   for (const Record& r : records) {
     if (sml::xxh3_64(sml::as_bytes(sml::key_stem(r.key))) % n == i - 1) out.push_back(r);
@@ -124,8 +126,9 @@ TEST_CASE("a directory is the data set of its containers in the order of their n
     CHECK(dataset.find(key) == number);
   }
   // Merged in name order.
-  CHECK(names_of(dataset) == std::vector<std::string>{"a-b/0", "a-b/1", "a-b/2", "a-b/3", "a/0", "a/1", "a/2", "a/3",
-                                                      "a/4", "b0", "b1", "b2"});
+  CHECK(names_of(dataset) == std::vector<std::string>{"a-b/0", "a-b/1", "a-b/2", "a-b/3", "a/0",
+                                                      "a/1", "a/2", "a/3", "a/4", "b0", "b1",
+                                                      "b2"});
 }
 
 TEST_CASE("the merge of many containers is in name order, by stem") {
@@ -133,21 +136,26 @@ TEST_CASE("the merge of many containers is in name order, by stem") {
   std::vector<std::string> all;
   std::vector<std::vector<Record>> records(17);
   for (int i = 0; i < 2000; ++i) {
-    const std::string key = "d" + std::to_string(i % 7) + "/" + std::to_string(i / 2) + (i % 2 == 0 ? ".cls" : ".seg.png");
+    const std::string key = "d" + std::to_string(i % 7) + "/" + std::to_string(i / 2) +
+                            (i % 2 == 0 ? ".cls" : ".seg.png");
     records[static_cast<std::size_t>(i * 31 % 17)].push_back({key, ""});
     all.push_back(key);
   }
   for (std::size_t i = 0; i < records.size(); ++i) {
     dir.write("c" + std::to_string(i) + ".sml", build_container(records[i]));
   }
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return sml::compare_names(a, b) < 0; });
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return sml::compare_names(a, b) < 0; });
   CHECK(names_of(Dataset::open(Location{dir.path()})) == all);
 }
 
 TEST_CASE("samples of grouped containers keep their records together") {
   const TemporaryDirectory dir;
-  dir.write("a.sml", build_container({{"1.jpg", "j"}, {"1.cls", "c"}, {"2.jpg", "j"}, {"3.a", ""}, {"3.b", ""}, {"3.c", ""}},
-                                     grouped()));
+  dir.write(
+      "a.sml",
+      build_container(
+          {{"1.jpg", "j"}, {"1.cls", "c"}, {"2.jpg", "j"}, {"3.a", ""}, {"3.b", ""}, {"3.c", ""}},
+          grouped()));
   dir.write("b.sml", build_container({{"7.jpg", "j"}, {"7.cls", "c"}}, grouped()));
   const Dataset dataset = Dataset::open(Location{dir.path()});
   CHECK(dataset.grouping() == sml::Grouping::kStem);
@@ -195,8 +203,10 @@ TEST_CASE("a key in two of three containers is ambiguous, and both are named") {
 
 TEST_CASE("what is not there or no container is refused by name") {
   const TemporaryDirectory dir;
-  CHECK(error_of([&] { Dataset::open(Location{dir.file("none.sml")}); }).code() == ErrorCode::kNotFound);
-  CHECK(error_of([&] { Dataset::open(Location{dir.file("none/")}); }).code() == ErrorCode::kNotFound);
+  CHECK(error_of([&] { Dataset::open(Location{dir.file("none.sml")}); }).code() ==
+        ErrorCode::kNotFound);
+  CHECK(error_of([&] { Dataset::open(Location{dir.file("none/")}); }).code() ==
+        ErrorCode::kNotFound);
   CHECK(error_of([&] { Dataset::open(Location{dir.path()}); }).code() == ErrorCode::kNotFound);
   const std::string path = dir.write("bad.sml", sml::as_bytes(std::string(1000, 'x')));
   const sml::Error error = error_of([&] { Dataset::open(Location{path}); });
@@ -246,7 +256,9 @@ TEST_CASE("the digest names the containers in order") {
   const TemporaryDirectory swapped;
   swapped.write("a.sml", build_container({{"2", "x"}}));
   swapped.write("b.sml", build_container({{"1", "x"}}));
-  const auto digest = [](const TemporaryDirectory& dir) { return Dataset::open(Location{dir.path()}).digest(); };
+  const auto digest = [](const TemporaryDirectory& dir) {
+    return Dataset::open(Location{dir.path()}).digest();
+  };
   CHECK(digest(one) == digest(same));
   CHECK(digest(one) != digest(swapped));
 }

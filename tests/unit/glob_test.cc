@@ -1,11 +1,11 @@
 #include "smlstore/glob.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <random>
 #include <string>
 #include <string_view>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/error.h"
 
@@ -25,7 +25,8 @@ std::string refusal(std::string_view pattern) {
   return "accepted";
 }
 
-// The rules once more, as plain backtracking over the text of a pattern of literals, ?, *, ** and / only.
+// The rules once more, as plain backtracking over the text of a pattern of literals, ?, *, ** and /
+// only.
 bool slow_match(std::string_view pattern, std::string_view key, bool component_start) {
   if (pattern.empty()) return key.empty();
   if (pattern.starts_with("**") && component_start && (pattern.size() == 2 || pattern[2] == '/')) {
@@ -38,7 +39,8 @@ bool slow_match(std::string_view pattern, std::string_view key, bool component_s
     return false;
   }
   if (pattern[0] == '*') {
-    const std::string_view rest = pattern.substr(std::min(pattern.find_first_not_of('*'), pattern.size()));
+    const std::string_view rest =
+        pattern.substr(std::min(pattern.find_first_not_of('*'), pattern.size()));
     for (std::size_t i = 0;; ++i) {
       if (slow_match(rest, key.substr(i), false)) return true;
       if (i == key.size() || key[i] == '/') return false;
@@ -175,9 +177,11 @@ TEST_CASE("globs agree with backtracking over random patterns and keys") {
   int matched = 0;
   for (int round = 0; round < 200'000; ++round) {
     std::string pattern;
-    for (std::size_t i = random() % 10; i > 0; --i) pattern += pattern_bytes[random() % pattern_bytes.size()];
+    for (std::size_t i = random() % 10; i > 0; --i)
+      pattern += pattern_bytes[random() % pattern_bytes.size()];
     std::string key;
-    for (std::size_t i = 1 + random() % 8; i > 0; --i) key += key_bytes[random() % key_bytes.size()];
+    for (std::size_t i = 1 + random() % 8; i > 0; --i)
+      key += key_bytes[random() % key_bytes.size()];
     const bool expected = slow_match(pattern, key, true);
     if (matches(pattern, key) != expected) {
       CAPTURE(pattern);

@@ -1,10 +1,10 @@
-#include <doctest/doctest.h>
-
 #include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/error.h"
 #include "smlstore/order.h"
@@ -49,7 +49,9 @@ std::string refusal(std::string_view from, std::string_view to) {
   return "accepted";
 }
 
-bool mentions(const std::string& message, std::string_view text) { return message.find(text) != std::string::npos; }
+bool mentions(const std::string& message, std::string_view text) {
+  return message.find(text) != std::string::npos;
+}
 
 }  // namespace
 
@@ -57,9 +59,10 @@ TEST_CASE("a state is one JSON line, exact to 64 bits") {
   CHECK(example().to_json() == kExample);
   CHECK(OrderState::parse(kExample).to_json() == kExample);
   CHECK(OrderState::parse(" " + kExample + "\n").to_json() == kExample);
-  CHECK(OrderState{}.to_json() ==
-        R"({"sml_state":1,"revision":0,"containers":"00000000000000000000000000000000","algorithm":1,"seed":0,"epoch":0,)"
-        R"("mode":"block","lanes":64,"even":"none","selection":null,"position":0})");
+  CHECK(
+      OrderState{}.to_json() ==
+      R"({"sml_state":1,"revision":0,"containers":"00000000000000000000000000000000","algorithm":1,"seed":0,"epoch":0,)"
+      R"("mode":"block","lanes":64,"even":"none","selection":null,"position":0})");
   OrderState full;
   full.order.mode = sml::OrderMode::kFull;
   full.even = Even::kDrop;
@@ -100,15 +103,18 @@ TEST_CASE("a bad field is named") {
       }
     }
   }
-  CHECK(mentions(refusal("4294967295", "4294967296"), "'lanes' is not a whole number from 1 to 4294967295"));
+  CHECK(mentions(refusal("4294967295", "4294967296"),
+                 "'lanes' is not a whole number from 1 to 4294967295"));
   CHECK(mentions(refusal("4294967295", "0"), "'lanes'"));
-  CHECK(mentions(refusal("\"wrap\"", "\"Wrap\""), "'even' is 'Wrap', which is none of none, drop, wrap"));
+  CHECK(mentions(refusal("\"wrap\"", "\"Wrap\""),
+                 "'even' is 'Wrap', which is none of none, drop, wrap"));
   CHECK(mentions(refusal("abcdef", "ABCDEF"), "'containers' is not 32 lower-case hex digits"));
   CHECK(mentions(refusal("\"position\"", "\"extra\":1,\"position\""), "field 'extra' is unknown"));
 }
 
 TEST_CASE("another version of the state is told as such") {
-  CHECK(mentions(refusal("\"sml_state\":1", "\"sml_state\":2"), "'sml_state' is 2, this program knows 1"));
+  CHECK(mentions(refusal("\"sml_state\":1", "\"sml_state\":2"),
+                 "'sml_state' is 2, this program knows 1"));
   try {
     OrderState::parse(R"({"sml_state":2,"new":"fields"})");
     FAIL("accepted");
@@ -119,9 +125,10 @@ TEST_CASE("another version of the state is told as such") {
 
 TEST_CASE("what is no JSON object is refused") {
   const std::string nested(100'000, '[');
-  for (const std::string& text : {std::string(), std::string("x"), std::string("{"), std::string("[]"), std::string("1"),
-                                  kExample + "x", kExample + kExample, nested, std::string(60'000, '['),
-                                  std::string("{\"\xff\":1}")}) {
+  for (const std::string& text :
+       {std::string(), std::string("x"), std::string("{"), std::string("[]"), std::string("1"),
+        kExample + "x", kExample + kExample, nested, std::string(60'000, '['),
+        std::string("{\"\xff\":1}")}) {
     try {
       OrderState::parse(text);
       FAIL("accepted");
@@ -145,17 +152,21 @@ TEST_CASE("continuing with something else is refused, naming the field") {
   };
   CHECK(difference([](OrderState&) {}) == "same");
   CHECK(difference([](OrderState& s) { s.position = 3; }) == "same");
-  CHECK(mentions(difference([](OrderState& s) { s.revision = 8; }), "'revision' differs: 7 in the state, 8 here"));
+  CHECK(mentions(difference([](OrderState& s) { s.revision = 8; }),
+                 "'revision' differs: 7 in the state, 8 here"));
   CHECK(mentions(difference([](OrderState& s) { s.containers.low = 0; }), "'containers'"));
   CHECK(mentions(difference([](OrderState& s) { s.algorithm = 2; }), "'algorithm'"));
-  CHECK(mentions(difference([](OrderState& s) { s.order.seed = 1; }), "'seed' differs: 18446744073709551615 in the state, 1 here"));
+  CHECK(mentions(difference([](OrderState& s) { s.order.seed = 1; }),
+                 "'seed' differs: 18446744073709551615 in the state, 1 here"));
   CHECK(mentions(difference([](OrderState& s) { s.order.epoch = 1; }), "'epoch'"));
-  CHECK(mentions(difference([](OrderState& s) { s.order.mode = sml::OrderMode::kFull; }), "'mode' differs: block in the state, full here"));
+  CHECK(mentions(difference([](OrderState& s) { s.order.mode = sml::OrderMode::kFull; }),
+                 "'mode' differs: block in the state, full here"));
   CHECK(mentions(difference([](OrderState& s) { s.order.lanes = 1; }), "'lanes'"));
   CHECK(mentions(difference([](OrderState& s) { s.even = Even::kNone; }), "'even'"));
   CHECK(mentions(difference([](OrderState& s) { s.selection.reset(); }), "'selection'"));
   // The first in the order of the fields.
-  CHECK(mentions(difference([](OrderState& s) { s.even = Even::kNone, s.order.seed = 1; }), "'seed'"));
+  CHECK(mentions(difference([](OrderState& s) { s.even = Even::kNone, s.order.seed = 1; }),
+                 "'seed'"));
   // Lanes mean nothing in full mode.
   OrderState a;
   OrderState b;

@@ -1,7 +1,5 @@
 #include "smlstore/order.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,6 +9,8 @@
 #include <set>
 #include <string>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/error.h"
 #include "smlformat/permutation.h"
@@ -64,7 +64,8 @@ Numbers read(const Order& order, const ShareOptions& options, std::size_t step) 
   Order::Cursor cursor(order, share_of(order.samples(), options));
   Numbers out;
   Numbers some(step);
-  while (const std::size_t count = cursor.next(some)) out.insert(out.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(count));
+  while (const std::size_t count = cursor.next(some))
+    out.insert(out.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(count));
   return out;
 }
 
@@ -97,18 +98,21 @@ double inversions(const Numbers& order) {
 
 double neighbours(const Numbers& order) {
   double count = 0;
-  for (std::size_t i = 1; i < order.size(); ++i) count += order[i] + 1 == order[i - 1] || order[i - 1] + 1 == order[i];
+  for (std::size_t i = 1; i < order.size(); ++i)
+    count += order[i] + 1 == order[i - 1] || order[i - 1] + 1 == order[i];
   return count;
 }
 
-// Mean number of distinct classes in a batch of 256, where `per_class` samples in name order make a class.
+// Mean number of distinct classes in a batch of 256, where `per_class` samples in name order make a
+// class.
 double distinct_classes(const Numbers& order, const Permutation& pack, std::uint64_t per_class) {
   constexpr std::size_t kBatch = 256;
   double sum = 0;
   std::size_t batches = 0;
   for (std::size_t at = 0; at + kBatch <= order.size(); at += kBatch, ++batches) {
     std::set<std::uint64_t> classes;
-    for (std::size_t i = at; i < at + kBatch; ++i) classes.insert(pack.invert(order[i]) / per_class);
+    for (std::size_t i = at; i < at + kBatch; ++i)
+      classes.insert(pack.invert(order[i]) / per_class);
     sum += static_cast<double>(classes.size());
   }
   return sum / static_cast<double>(batches);
@@ -135,20 +139,24 @@ TEST_CASE("orders equal the vectors of the specification") {
   // Blocks on both sides of every size at which the permutation changes its shape.
   const Numbers blocks{100, 70, 1, 5000, 64, 65, 300};
   const auto some = [](const Numbers& order, std::size_t at, std::size_t count) {
-    return Numbers(order.begin() + static_cast<std::ptrdiff_t>(at), order.begin() + static_cast<std::ptrdiff_t>(at + count));
+    return Numbers(order.begin() + static_cast<std::ptrdiff_t>(at),
+                   order.begin() + static_cast<std::ptrdiff_t>(at + count));
   };
   Numbers order = whole(Order(blocks, block_mode(kMost, 3, 64)));
-  CHECK(some(order, 0, 12) == Numbers{104, 890, 4778, 3519, 2595, 2807, 2395, 2412, 3627, 1009, 685, 4514});
+  CHECK(some(order, 0, 12) ==
+        Numbers{104, 890, 4778, 3519, 2595, 2807, 2395, 2412, 3627, 1009, 685, 4514});
   CHECK(some(order, 2800, 6) == Numbers{3646, 4450, 1633, 1818, 287, 3412});
   CHECK(some(order, 5597, 3) == Numbers{1362, 4172, 2489});
   Numbers sevenths;
   for (std::uint64_t i = 3; i < 5600; i += 7) sevenths.push_back(i);
   order = whole(Order(blocks, block_mode(kMost, 3, 10), selection_of(sevenths)));
-  CHECK(some(order, 0, 12) == Numbers{5218, 5260, 1375, 1389, 703, 2348, 759, 1858, 5148, 2026, 5225, 5295});
+  CHECK(some(order, 0, 12) ==
+        Numbers{5218, 5260, 1375, 1389, 703, 2348, 759, 1858, 5148, 2026, 5225, 5295});
   CHECK(some(order, 400, 6) == Numbers{5421, 2019, 2397, 899, 2677, 5106});
   CHECK(some(order, 797, 3) == Numbers{1130, 3615, 318});
   order = whole(Order(blocks, full_mode(kMost, 3), selection_of(sevenths)));
-  CHECK(some(order, 0, 12) == Numbers{381, 577, 1830, 3433, 4784, 157, 2831, 976, 38, 353, 507, 4154});
+  CHECK(some(order, 0, 12) ==
+        Numbers{381, 577, 1830, 3433, 4784, 157, 2831, 976, 38, 353, 507, 4154});
   CHECK(some(order, 797, 3) == Numbers{3657, 2964, 3846});
 }
 
@@ -168,7 +176,8 @@ TEST_CASE("every sample comes once, for many sizes and lanes") {
 
 TEST_CASE("the ranks of any world read every sample once, and any way of asking gives the same") {
   const std::uint64_t n = 3001;
-  for (const OrderOptions& options : {block_mode(7, 2, 64), block_mode(7, 2, 6), block_mode(7, 2, 70000), full_mode(7, 2)}) {
+  for (const OrderOptions& options :
+       {block_mode(7, 2, 64), block_mode(7, 2, 6), block_mode(7, 2, 70000), full_mode(7, 2)}) {
     const Order order(uneven_blocks(n, 20), options);
     const Numbers all = whole(order);
     for (const std::uint64_t world : {1, 2, 3, 8, 64, 100, 5000}) {
@@ -203,7 +212,8 @@ TEST_CASE("an order resumed at any position goes on as if it had not stopped") {
     for (std::uint64_t start = 0; start <= n; start += 37) {
       ShareOptions share;
       share.start = start;
-      CHECK(read(order, share, 100) == Numbers(all.begin() + static_cast<std::ptrdiff_t>(start), all.end()));
+      CHECK(read(order, share, 100) ==
+            Numbers(all.begin() + static_cast<std::ptrdiff_t>(start), all.end()));
       // In another world, from the same position of the global order.
       Numbers together;
       std::map<std::uint64_t, std::uint64_t> by_position;
@@ -223,7 +233,8 @@ TEST_CASE("an order resumed at any position goes on as if it had not stopped") {
   }
 }
 
-TEST_CASE("with a world that divides the lanes a block is read by one rank, at a lane's border by two") {
+TEST_CASE(
+    "with a world that divides the lanes a block is read by one rank, at a lane's border by two") {
   const Numbers blocks(640, 50);
   const Order order(blocks, block_mode(4, 4, 64));
   std::map<std::uint64_t, std::set<std::uint64_t>> readers;
@@ -248,7 +259,8 @@ TEST_CASE("a selection's order holds what is selected, once") {
     CAPTURE(step);
     Numbers chosen;
     for (std::uint64_t i = step - 1; i < n; i += step) chosen.push_back(i);
-    for (const OrderOptions& options : {block_mode(5, 0, 64), block_mode(5, 0, 1), full_mode(5, 0)}) {
+    for (const OrderOptions& options :
+         {block_mode(5, 0, 64), block_mode(5, 0, 1), full_mode(5, 0)}) {
       const Order order(blocks, options, selection_of(chosen));
       CHECK(order.samples() == chosen.size());
       Numbers sorted = whole(order);
@@ -260,14 +272,16 @@ TEST_CASE("a selection's order holds what is selected, once") {
   // All samples selected is the order without a selection.
   Numbers all(n);
   std::iota(all.begin(), all.end(), std::uint64_t{0});
-  CHECK(whole(Order(blocks, block_mode(5, 0, 64), selection_of(all))) == whole(Order(blocks, block_mode(5, 0, 64))));
+  CHECK(whole(Order(blocks, block_mode(5, 0, 64), selection_of(all))) ==
+        whole(Order(blocks, block_mode(5, 0, 64))));
 }
 
 TEST_CASE("seed, epoch, mode and lanes all change the order") {
   const Numbers blocks(100, 10);
   std::set<Numbers> orders;
-  for (const OrderOptions& options : {block_mode(0, 0, 64), block_mode(1, 0, 64), block_mode(0, 1, 64), block_mode(0, 0, 63),
-                                      full_mode(0, 0), full_mode(1, 0), full_mode(0, 1)}) {
+  for (const OrderOptions& options :
+       {block_mode(0, 0, 64), block_mode(1, 0, 64), block_mode(0, 1, 64), block_mode(0, 0, 63),
+        full_mode(0, 0), full_mode(1, 0), full_mode(0, 1)}) {
     orders.insert(whole(Order(blocks, options)));
   }
   CHECK(orders.size() == 7);
@@ -286,7 +300,8 @@ TEST_CASE("all orders of four samples are equally frequent") {
       CHECK(counts.size() == 24);
       const double expected = 100'000.0 / 24;
       double chi_square = 0;
-      for (const auto& [order, count] : counts) chi_square += (count - expected) * (count - expected) / expected;
+      for (const auto& [order, count] : counts)
+        chi_square += (count - expected) * (count - expected) / expected;
       // 23 degrees of freedom: above 65.6 with probability 5e-6.
       CHECK(chi_square < 65.6);
     }
@@ -319,7 +334,9 @@ TEST_CASE("inversions and neighbouring pairs are those of random orders") {
   }
 }
 
-TEST_CASE("batches of a class-sorted source packed at random are as mixed in block mode as in full mode") {
+TEST_CASE(
+    "batches of a class-sorted source packed at random are as mixed in block mode as in full "
+    "mode") {
   const std::uint64_t n = 200'000;
   const std::uint64_t per_class = n / 1000;
   for (const std::uint64_t samples_per_block : {37, 1000}) {
@@ -327,7 +344,8 @@ TEST_CASE("batches of a class-sorted source packed at random are as mixed in blo
     Numbers blocks(n / samples_per_block, samples_per_block);
     if (n % samples_per_block != 0) blocks.push_back(n % samples_per_block);
     const Permutation pack(n, {PermutationUse::kPack, 0, 0, 0});
-    const double block = distinct_classes(whole(Order(blocks, block_mode(0, 0, 64))), pack, per_class);
+    const double block =
+        distinct_classes(whole(Order(blocks, block_mode(0, 0, 64))), pack, per_class);
     const double full = distinct_classes(whole(Order(blocks, full_mode(0, 0))), pack, per_class);
     CHECK(full > 220);
     CHECK(block >= 0.98 * full);
@@ -336,10 +354,12 @@ TEST_CASE("batches of a class-sorted source packed at random are as mixed in blo
 
 TEST_CASE("an order over a data set takes its blocks through all containers") {
   const sml::test::TemporaryDirectory dir;
-  // Blocks of 64 KiB with records of 20 KB: three a block. The large record starts in its first piece only.
+  // Blocks of 64 KiB with records of 20 KB: three a block. The large record starts in its first
+  // piece only.
   const auto container = [](const std::string& prefix, int count, std::size_t large) {
     std::vector<sml::test::Record> records;
-    for (int i = 0; i < count; ++i) records.push_back({prefix + std::to_string(i), std::string(20'000, 'x')});
+    for (int i = 0; i < count; ++i)
+      records.push_back({prefix + std::to_string(i), std::string(20'000, 'x')});
     if (large != 0) records.push_back({prefix + "large", std::string(large, 'y')});
     sml::test::ContainerOptions options;
     options.order = sml::PackOrder::kName;
@@ -363,9 +383,12 @@ TEST_CASE("an order over a data set takes its blocks through all containers") {
 TEST_CASE("shares equal those of the specification") {
   // rank, even -> positions; start 3, world 2, batch 2, 16 samples
   const std::map<std::pair<std::uint64_t, Even>, Numbers> expected = {
-      {{0, Even::kNone}, {4, 6, 8, 10, 12, 14}},          {{1, Even::kNone}, {3, 5, 7, 9, 11, 13, 15}},
-      {{0, Even::kDrop}, {4, 6, 8, 10, 12, 14}},          {{1, Even::kDrop}, {3, 5, 7, 9, 11, 13}},
-      {{0, Even::kWrap}, {4, 6, 8, 10, 12, 14, 16, 18}}, {{1, Even::kWrap}, {3, 5, 7, 9, 11, 13, 15, 17}}};
+      {{0, Even::kNone}, {4, 6, 8, 10, 12, 14}},
+      {{1, Even::kNone}, {3, 5, 7, 9, 11, 13, 15}},
+      {{0, Even::kDrop}, {4, 6, 8, 10, 12, 14}},
+      {{1, Even::kDrop}, {3, 5, 7, 9, 11, 13}},
+      {{0, Even::kWrap}, {4, 6, 8, 10, 12, 14, 16, 18}},
+      {{1, Even::kWrap}, {3, 5, 7, 9, 11, 13, 15, 17}}};
   for (const auto& [key, positions] : expected) {
     ShareOptions options;
     options.rank = key.first;
@@ -388,7 +411,8 @@ TEST_CASE("wrapped positions hold the samples from the start of the order") {
     const Order order(uneven_blocks(100, 7), options);
     const Numbers all = whole(order);
     for (const std::uint64_t world : {3, 7, 64, 1000}) {
-      Numbers positions(world > 100 ? 1000 : (100 + 5 * world - 1) / (5 * world) * 5 * world, kMost);
+      Numbers positions(world > 100 ? 1000 : (100 + 5 * world - 1) / (5 * world) * 5 * world,
+                        kMost);
       for (std::uint64_t rank = 0; rank < world; ++rank) {
         ShareOptions share;
         share.rank = rank;

@@ -1,5 +1,5 @@
-// Bytes in, bytes out: views, little-endian fields, variable-length integers, and the two interfaces through
-// which the format library touches the world (positional read, append).
+// Bytes in, bytes out: views, little-endian fields, variable-length integers, and the two
+// interfaces through which the format library touches the world (positional read, append).
 #pragma once
 
 #include <bit>
@@ -40,8 +40,8 @@ void store(void* to, T value) noexcept {
 
 // LEB128, at most 10 bytes.
 void put_varint(Bytes& out, std::uint64_t value);
-// Reads one varint at the front of `in` and removes it. False where `in` ends too early or the value
-// does not fit 64 bits.
+// Reads one varint at the front of `in` and removes it. False where `in` ends too early or the
+// value does not fit 64 bits.
 bool get_varint(ByteView& in, std::uint64_t& value) noexcept;
 
 inline std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) noexcept {
@@ -53,10 +53,11 @@ class ByteSource {
  public:
   virtual ~ByteSource() = default;
   virtual std::uint64_t size() const = 0;
-  // Fills `out` from `offset`. Throws kTruncated where the bytes end before, kIo where reading fails.
+  // Fills `out` from `offset`. Throws kTruncated where the bytes end before, kIo where reading
+  // fails.
   virtual void read(std::uint64_t offset, MutableBytes out) const = 0;
-  // The bytes in place, valid as long as the source; empty where this source has no mapping (then `read`).
-  // The range lies within size(). The pages are not touched.
+  // The bytes in place, valid as long as the source; empty where this source has no mapping (then
+  // `read`). The range lies within size(). The pages are not touched.
   virtual ByteView view(std::uint64_t offset, std::uint64_t bytes) const {
     (void)offset;
     (void)bytes;

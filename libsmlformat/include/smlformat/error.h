@@ -25,7 +25,8 @@ enum class ErrorCode {
 // "corrupt", "not_found", ...: the names used in documents and in JSON.
 std::string_view error_code_name(ErrorCode code) noexcept;
 
-// what() is one line: "<context>: <context>: <message>". `hint`, where a remedy is known, is a second line.
+// what() is one line: "<context>: <context>: <message>". `hint`, where a remedy is known, is a
+// second line.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message, std::string hint = {})

@@ -1,5 +1,5 @@
-// The framed record stream: records through a pipe, with their keys and checksums, closed by a frame that counts.
-// Byte by byte in format-spec/frames.md.
+// The framed record stream: records through a pipe, with their keys and checksums, closed by a
+// frame that counts. Byte by byte in format-spec/frames.md.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,11 @@ inline constexpr std::uint32_t kMaxFramePayloadBytes = 64U << 20;
 
 enum class FrameType : std::uint8_t { kRecord = 1, kFailed = 2, kEnd = 3 };
 
-// One frame. A record of record_bytes bytes is one frame, or several in a row with the same key and number, all but the last
-// with `continues` set. kFailed: the record could not be given; the payload is a message (UTF-8); it ends a record begun by
-// continued frames as well. kEnd: `number` counts the records given whole, `record_bytes` their bytes; no key, no payload.
+// One frame. A record of record_bytes bytes is one frame, or several in a row with the same key and
+// number, all but the last with `continues` set and each with at least one byte. kFailed: the
+// record could not be given; the payload is a message (UTF-8); it ends a record begun by continued
+// frames as well. kEnd: `number` counts the records given whole, `record_bytes` their bytes; no
+// key, no payload.
 struct Frame {
   FrameType type = FrameType::kRecord;
   bool continues = false;
@@ -32,8 +34,9 @@ struct Frame {
   std::uint32_t payload_crc32c = 0;
 };
 
-// Appends the stream's magic, or the header and the key of `frame`, to `out`; the payload follows as it is. The key has at most
-// kMaxKeyBytes bytes, the payload at most kMaxFramePayloadBytes; otherwise kInvalidArgument is thrown.
+// Appends the stream's magic, or the header and the key of `frame`, to `out`; the payload follows
+// as it is. The key has at most kMaxKeyBytes bytes, the payload at most kMaxFramePayloadBytes;
+// otherwise kInvalidArgument is thrown.
 void put_frames_magic(Bytes& out);
 void put_frame_header(Bytes& out, const Frame& frame);
 
@@ -45,18 +48,20 @@ class FrameReader {
 
   explicit FrameReader(ReadFunction read);
 
-  // The next frame that is not the end frame; false after the end frame. The frame's key and the payload stay valid until the
-  // next call. Throws kTruncated where the stream ends without an end frame, kCorrupt where a checksum, a length or a count
-  // is wrong, kUnsupported for an unknown type, flag or version; after a throw every further call throws.
-  // Reads no more than it was given in one piece, and asks for more only while the frame is incomplete; bytes after the end
-  // frame are not looked at. Memory: at most one payload and 512 KiB.
+  // The next frame that is not the end frame; false after the end frame. The frame's key and the
+  // payload stay valid until the next call. Throws kTruncated where the stream ends without an end
+  // frame, kCorrupt where a checksum, a length or a count is wrong, kUnsupported for an unknown
+  // type, flag or version; after a throw every further call throws. Asks for more bytes only while
+  // the frame is incomplete, but takes what one read gives, bytes after the end frame included.
+  // Memory: at most one payload and 512 KiB.
   bool next(Frame& frame, ByteView& payload);
 
   // Bytes consumed so far: after next(), the offset at which the following frame starts.
   std::uint64_t offset() const noexcept { return offset_; }
 
  private:
-  bool fill(std::size_t bytes);  // the buffer holds at least `bytes` from begin_; false where the stream ends before
+  bool fill(std::size_t bytes);  // the buffer holds at least `bytes` from begin_; false where the
+                                 // stream ends before
   void require(std::size_t bytes, const char* what);
   bool read_frame(Frame& frame, ByteView& payload);
   void follow(const Frame& frame);

@@ -35,7 +35,8 @@ class Permutation {
   void apply(std::uint64_t first, std::span<std::uint64_t> out) const noexcept;
 
  private:
-  // Up to this size the order is a shuffled table: few rounds leave a small domain uneven (format-spec/order.md).
+  // Up to this size the order is a shuffled table: few rounds leave a small domain uneven
+  // (format-spec/order.md).
   static constexpr std::uint64_t kMaxTableSize = 64;
   static constexpr std::uint64_t kFewSize = 4096;
   static constexpr int kRounds = 8;      // above kFewSize

@@ -18,8 +18,9 @@ struct DatasetOptions {
   bool mapped = true;    // false: read containers also where they could be mapped
 };
 
-// Immutable; const functions are safe for threads. A record's number is its number in its container plus the records of the containers before;
-// a sample's likewise. Functions that look into an index throw kCorrupt, naming the container, where that contradicts itself.
+// Immutable; const functions are safe for threads. A record's number is its number in its container
+// plus the records of the containers before; a sample's likewise. Functions that look into an index
+// throw kCorrupt, naming the container, where that contradicts itself.
 class Dataset {
  public:
   struct Container {
@@ -30,42 +31,51 @@ class Dataset {
     std::uint64_t first_sample = 0;
   };
 
-  // A container file, or a directory of them, in the byte order of their names (without suffix). Throws kNotFound (no such path; a directory
-  // without containers), kInvalidArgument (containers disagree about grouping; in a directory also parts of different wholes, parts that come
-  // twice, and, unless options.partial, missing ones; all named), and what ContainerReader throws, naming the file.
+  // A container file, or a directory of them, in the byte order of their names (without suffix).
+  // Throws kNotFound (no such path; a directory without containers), kInvalidArgument (containers
+  // disagree about grouping; in a directory also parts of different wholes, parts that come twice,
+  // and, unless options.partial, missing ones; all named), and what ContainerReader throws, naming
+  // the file.
   static Dataset open(const Location& location, const DatasetOptions& options = {});
+  // The data set of containers that are open (first_record and first_sample are filled in), put
+  // into the order of their names. Throws kInvalidArgument where they disagree about grouping.
+  static Dataset from(std::vector<Container> containers);
 
   const std::vector<Container>& containers() const noexcept { return containers_; }
   std::uint64_t records() const noexcept { return records_; }
   std::uint64_t samples() const noexcept { return samples_; }
   Grouping grouping() const noexcept { return grouping_; }
   std::uint64_t revision() const noexcept { return 0; }  // without a catalog
-  // XXH3-128 over the container ids in order, each as in the tail (16 bytes, little-endian): names this data set's content.
+  // XXH3-128 over the container ids in order, each as in the tail (16 bytes, little-endian): names
+  // this data set's content.
   Hash128 digest() const;
 
-  // The record's number; nothing where no container has the key. Throws kAmbiguous, naming two containers, where more than one has it. Parts
-  // that the key's stem does not belong to are not asked.
+  // The record's number; nothing where no container has the key. Throws kAmbiguous, naming two
+  // containers, where more than one has it. Parts that the key's stem does not belong to are not
+  // asked.
   std::optional<std::uint64_t> find(std::string_view key) const;
 
-  // Index (in containers()) of the container that holds a record (number < records()) or a sample (< samples()).
+  // Index (in containers()) of the container that holds a record (number < records()) or a sample
+  // (< samples()).
   std::size_t container_of_record(std::uint64_t number) const noexcept;
   std::size_t container_of_sample(std::uint64_t sample) const noexcept;
 
   void key_of(std::uint64_t number, std::string& key) const;
   std::uint64_t raw_bytes(std::uint64_t number) const;
-  NumberRange sample(std::uint64_t sample) const noexcept;          // its record numbers
+  NumberRange sample(std::uint64_t sample) const noexcept;  // its record numbers
   std::uint64_t sample_of(std::uint64_t number) const noexcept;
 
-  // All keys in name order, containers merged. A key in two containers comes twice, in the order of the containers. For one thread; the data
-  // set must outlive it. key(), number(), container() and advance() only while not done().
+  // All keys in name order, containers merged. A key in two containers comes twice, in the order of
+  // the containers. For one thread; the data set must outlive it. key(), number(), container() and
+  // advance() only while not done().
   class NameCursor {
    public:
     explicit NameCursor(const Dataset& dataset);
     NameCursor(NameCursor&&) noexcept;
     ~NameCursor();
     bool done() const noexcept;
-    std::string_view key() const noexcept;  // valid until advance()
-    std::uint64_t number() const;           // computed when asked for
+    std::string_view key() const noexcept;   // valid until advance()
+    std::uint64_t number() const;            // computed when asked for
     std::size_t container() const noexcept;  // index in containers()
     void advance();
 
@@ -81,8 +91,9 @@ class Dataset {
   Grouping grouping_ = Grouping::kNone;
 };
 
-// Throws kAlreadyExists, naming a key and both containers, where `added` holds a key that `dataset` has. Takes time in the smaller of both
-// where they differ much, else in their sum.
-void check_unique_keys(const Dataset& dataset, const ContainerReader& added, std::string_view added_name);
+// Throws kAlreadyExists, naming a key and both containers, where `added` holds a key that `dataset`
+// has. Takes time in the smaller of both where they differ much, else in their sum.
+void check_unique_keys(const Dataset& dataset, const ContainerReader& added,
+                       std::string_view added_name);
 
 }  // namespace sml

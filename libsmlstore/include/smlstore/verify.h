@@ -12,7 +12,8 @@ namespace sml {
 
 struct VerifyOptions {
   unsigned threads = 0;  // 0: one per processor
-  // Each finding, in the order of the containers and, within, of the blocks. Called from the thread that called verify(), as is on_progress.
+  // Each finding, in the order of the containers and, within, of the blocks. Called from the thread
+  // that called verify(), as is on_progress.
   std::function<void(const Error&)> on_damage;
   std::function<void(std::uint64_t bytes_done, std::uint64_t bytes_total)> on_progress;
   std::stop_token stop;
@@ -22,15 +23,16 @@ struct VerifyReport {
   std::uint64_t containers = 0;
   std::uint64_t blocks = 0;
   std::uint64_t records = 0;
-  std::uint64_t bytes = 0;     // of containers, read
-  std::uint64_t damaged = 0;   // findings
+  std::uint64_t bytes = 0;    // of containers, read
+  std::uint64_t damaged = 0;  // findings
 };
 
-// Every block against its identity and checksum; every record against its prefix, decoded to its raw size; every key of the block
-// tables against the index, both ways; sample bounds, parts, paddings and sums; keys that are in two containers (kAmbiguous). What cannot
-// be read or decoded is a finding, after which the rest is checked all the same. A finding names the container and, where it has them,
-// block, record, offset in the container and both checksums. Memory: a block and a record per thread (mapped blocks not counted).
-// Throws kCancelled, and what the callbacks throw.
+// Every block against its identity and checksum; every record against its prefix, decoded to its
+// raw size; every key of the block tables against the index, both ways; sample bounds, parts,
+// paddings and sums; keys that are in two containers (kAmbiguous). What cannot be read or decoded
+// is a finding, after which the rest is checked all the same. A finding names the container and,
+// where it has them, block, record, offset in the container and both checksums. Memory: a block and
+// a record per thread (mapped blocks not counted). Throws kCancelled, and what the callbacks throw.
 VerifyReport verify(const Dataset& dataset, const VerifyOptions& options);
 
 }  // namespace sml
