@@ -85,7 +85,9 @@ TEST_CASE("a bad field is named") {
       {"even", "\"wrap\""},
       {"selection", "\"80000000000000000000000000000001\""},
   };
-  for (const auto& [field, value] : fields) {
+  for (const auto& pair : fields) {
+    const std::string& field = pair.first;
+    const std::string& value = pair.second;
     CAPTURE(field);
     const std::string quoted = "'" + field + "'";
     const std::string whole = "\"" + field + "\":" + value;

@@ -161,12 +161,12 @@ TEST_CASE("orders equal the vectors of the specification") {
 }
 
 TEST_CASE("every sample comes once, for many sizes and lanes") {
-  for (const std::uint64_t n : {0, 1, 2, 3, 17, 64, 65, 100, 1000, 5003}) {
+  for (const std::uint64_t n : Numbers{0, 1, 2, 3, 17, 64, 65, 100, 1000, 5003}) {
     CAPTURE(n);
     CHECK(is_permutation_of(whole(Order(uneven_blocks(n, 9), full_mode(3, 1))), n));
     for (const std::uint32_t lanes : {1U, 2U, 3U, 64U, 100U, 5003U, 0xffffffffU}) {
       CAPTURE(lanes);
-      for (const std::uint64_t mean : {1, 9, 900}) {
+      for (const std::uint64_t mean : Numbers{1, 9, 900}) {
         CHECK(is_permutation_of(whole(Order(uneven_blocks(n, mean), block_mode(3, 1, lanes))), n));
       }
     }
@@ -180,7 +180,7 @@ TEST_CASE("the ranks of any world read every sample once, and any way of asking 
        {block_mode(7, 2, 64), block_mode(7, 2, 6), block_mode(7, 2, 70000), full_mode(7, 2)}) {
     const Order order(uneven_blocks(n, 20), options);
     const Numbers all = whole(order);
-    for (const std::uint64_t world : {1, 2, 3, 8, 64, 100, 5000}) {
+    for (const std::uint64_t world : Numbers{1, 2, 3, 8, 64, 100, 5000}) {
       CAPTURE(world);
       Numbers together(n, kMost);
       for (std::uint64_t rank = 0; rank < world; ++rank) {
@@ -255,7 +255,7 @@ TEST_CASE(
 TEST_CASE("a selection's order holds what is selected, once") {
   const std::uint64_t n = 4000;
   const Numbers blocks = uneven_blocks(n, 40);
-  for (const std::uint64_t step : {1, 2, 13, 1000, 5000}) {
+  for (const std::uint64_t step : Numbers{1, 2, 13, 1000, 5000}) {
     CAPTURE(step);
     Numbers chosen;
     for (std::uint64_t i = step - 1; i < n; i += step) chosen.push_back(i);
@@ -339,7 +339,7 @@ TEST_CASE(
     "mode") {
   const std::uint64_t n = 200'000;
   const std::uint64_t per_class = n / 1000;
-  for (const std::uint64_t samples_per_block : {37, 1000}) {
+  for (const std::uint64_t samples_per_block : Numbers{37, 1000}) {
     CAPTURE(samples_per_block);
     Numbers blocks(n / samples_per_block, samples_per_block);
     if (n % samples_per_block != 0) blocks.push_back(n % samples_per_block);
@@ -410,7 +410,7 @@ TEST_CASE("wrapped positions hold the samples from the start of the order") {
   for (const OrderOptions& options : {block_mode(1, 1, 64), full_mode(1, 1)}) {
     const Order order(uneven_blocks(100, 7), options);
     const Numbers all = whole(order);
-    for (const std::uint64_t world : {3, 7, 64, 1000}) {
+    for (const std::uint64_t world : Numbers{3, 7, 64, 1000}) {
       Numbers positions(world > 100 ? 1000 : (100 + 5 * world - 1) / (5 * world) * 5 * world,
                         kMost);
       for (std::uint64_t rank = 0; rank < world; ++rank) {

@@ -34,7 +34,7 @@ struct Outcome {
   }
 };
 
-Outcome verify_path(const std::string& path, unsigned threads = 2) {
+Outcome verify_dataset(const Dataset& dataset, unsigned threads = 2) {
   Outcome outcome;
   sml::VerifyOptions options;
   options.threads = threads;
@@ -49,7 +49,6 @@ Outcome verify_path(const std::string& path, unsigned threads = 2) {
     last = done;
     total = all;
   };
-  const Dataset dataset = Dataset::open(sml::Location{path});
   outcome.report = verify(dataset, options);
   CHECK(last == total);
   CHECK(outcome.report.bytes == total);
@@ -58,9 +57,15 @@ Outcome verify_path(const std::string& path, unsigned threads = 2) {
   return outcome;
 }
 
+// The data set of one container, "c", in memory that the caller keeps.
+Dataset dataset_of(const Bytes& bytes) {
+  const auto source = std::make_shared<sml::MemorySource>(bytes);
+  return Dataset::from(
+      {{.name = "c", .path = "c.sml", .reader = std::make_shared<const ContainerReader>(source)}});
+}
+
 Outcome verify_bytes(const Bytes& bytes, unsigned threads = 2) {
-  const TemporaryDirectory dir;
-  return verify_path(dir.write("c.sml", bytes), threads);
+  return verify_dataset(dataset_of(bytes), threads);
 }
 
 // Text that compresses, of about `bytes` bytes, different for each i.
@@ -240,14 +245,12 @@ TEST_CASE("every flipped byte between header and footer's end is found, and dama
   options.grouping = sml::Grouping::kStem;
   const Bytes sound = build_container(
       {{"a.x", text(0, 200)}, {"a.y", "y"}, {"b", text(1, 700)}, {"c", ""}}, options);
-  const TemporaryDirectory dir;
   std::size_t refused = 0;
   for (std::size_t at = 0; at < sound.size(); ++at) {
     Bytes bytes = sound;
     flip(bytes, at);
-    const std::string path = dir.write("c.sml", bytes);
     try {
-      if (verify_path(path, 1).findings.empty()) FAIL_CHECK("byte " << at << " is not guarded");
+      if (verify_bytes(bytes, 1).findings.empty()) FAIL_CHECK("byte " << at << " is not guarded");
     } catch (const sml::Error&) {
       ++refused;  // does not open
     }
@@ -292,7 +295,7 @@ TEST_CASE("keys in two containers, and keys of another part, are found") {
   dir.write("a.sml", build_container({{"k1", ""}, {"twice", "1"}}));
   dir.write("b.sml", build_container({{"k2", ""}}));
   dir.write("c.sml", build_container({{"k3", ""}, {"twice", "2"}}));
-  const Outcome outcome = verify_path(dir.path());
+  const Outcome outcome = verify_dataset(Dataset::open(sml::Location{dir.path()}));
   REQUIRE(outcome.findings.size() == 1);
   CHECK(outcome.findings[0] == "key 'twice' is in containers 'a' and 'c'");
   CHECK(outcome.codes[0] == ErrorCode::kAmbiguous);
@@ -320,10 +323,9 @@ TEST_CASE("findings and report do not depend on the number of threads") {
 }
 
 TEST_CASE("verify stops when asked to, and what a callback throws comes through") {
-  const TemporaryDirectory dir;
   Bytes bytes = build_container(texts(500, 1000));
   flip(bytes, 100'000);
-  const Dataset dataset = Dataset::open(sml::Location{dir.write("c.sml", bytes)});
+  const Dataset dataset = dataset_of(bytes);
   sml::VerifyOptions options;
   std::stop_source stop;
   options.stop = stop.get_token();
