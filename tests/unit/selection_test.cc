@@ -169,6 +169,17 @@ TEST_CASE("the digest is the XXH3-128 of the record numbers of the selected samp
   options.exclude = {Glob("**")};
   CHECK(select(plain.dataset, options).digest == digest({}));
 
+  // The example of format-spec/order.md.
+  std::string key;
+  std::vector<std::string> chosen;
+  for (const std::uint64_t number : {1U, 2U, 3U, 8U, 12U, 15U}) {
+    plain.dataset.key_of(number, key);
+    chosen.push_back(key);
+  }
+  options = {};
+  options.next_key = listed(chosen);
+  CHECK(select(plain.dataset, options).digest.hex() == "c47e7e5af64e7fc76f51d8bb20bfdf26");
+
   const Grouped grouped;
   options = {};
   options.match = {Glob("2.jpg")};
