@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t kBufferBytes = 256U << 10;
 constexpr std::size_t kTarBlockBytes = 512;
 constexpr std::size_t kZipHeaderBytes = 30;
+constexpr std::size_t kZipEndBytes = 22;
 constexpr std::size_t kMaxZipHeaderBytes = kZipHeaderBytes + 2 * 0xffff;
 
 // libarchive converts names between character sets, and UTF-8 even to itself (it composes accents). In the "C" locale every name that
@@ -117,6 +118,10 @@ ArchiveReader::ArchiveReader(int fd, Input input, std::string name, std::stop_to
     ::archive_read_set_skip_callback(a, Callbacks::skip);
     ::archive_read_set_seek_callback(a, Callbacks::seek);
   }
+  if (input_ == Input::kRegularFile && is_empty_zip()) {
+    ended_ = true;
+    return;
+  }
   if (const int result = ::archive_read_open1(a); result < ARCHIVE_WARN) {
     fail(result, {});
   }
@@ -129,13 +134,16 @@ std::size_t ArchiveReader::read_input(const void** buffer) {
     throw Error(ErrorCode::kCancelled, "cancelled");
   }
   *buffer = buffer_.data();
-  given_bytes_ = 0;
   if (!head_.empty()) {
     given_bytes_ = head_.size();
     std::copy(head_.begin(), head_.end(), reinterpret_cast<char*>(buffer_.data()));
     head_.clear();
-  } else if (input_ == Input::kRegularFile) {
-    given_bytes_ = read_at(fd_, position_, buffer_, name_);
+    position_ += given_bytes_;
+    return given_bytes_;
+  }
+  std::size_t given = 0;
+  if (input_ == Input::kRegularFile) {
+    given = read_at(fd_, position_, buffer_, name_);
   } else {
     ssize_t got;
     do {
@@ -145,10 +153,14 @@ std::size_t ArchiveReader::read_input(const void** buffer) {
       throw errno == EINTR ? Error(ErrorCode::kCancelled, "cancelled")
                            : system_error(name_, "cannot read", errno);
     }
-    given_bytes_ = static_cast<std::size_t>(got);
+    given = static_cast<std::size_t>(got);
   }
-  position_ += given_bytes_;
-  return given_bytes_;
+  // At the end the last bytes stay: check_end() looks at those that nothing used.
+  if (given > 0) {
+    given_bytes_ = given;
+    position_ += given;
+  }
+  return given;
 }
 
 // At most to the end of the file: what lseek would allow beyond it is how a cut archive goes unnoticed.
@@ -172,7 +184,7 @@ std::int64_t ArchiveReader::seek_input(std::int64_t offset, int whence) {
 }
 
 void ArchiveReader::fail(int result, std::string_view member) {
-  usable_ = result == ARCHIVE_FAILED && callback_error_ == nullptr && !member.empty();
+  usable_ = (result == ARCHIVE_FAILED || result == ARCHIVE_WARN) && callback_error_ == nullptr && !member.empty();
   if (callback_error_ != nullptr) {
     std::rethrow_exception(std::exchange(callback_error_, nullptr));
   }
@@ -197,11 +209,15 @@ void ArchiveReader::fail(int result, std::string_view member) {
 }
 
 bool ArchiveReader::next(ArchiveMember& member) {
+  if (ended_) {
+    return false;
+  }
   const RawNames raw_names;
   archive_entry* found = nullptr;
   const int result = ::archive_read_next_header(archive_.get(), &found);
   if (result == ARCHIVE_EOF) {
     check_end();
+    ended_ = true;
     return false;
   }
   // ARCHIVE_RETRY is a damaged header behind which libarchive would look for the next one: members would be lost.
@@ -273,6 +289,14 @@ bool ArchiveReader::next_bytes(ByteView& bytes, std::uint64_t& offset) {
   return true;
 }
 
+// A zip of no members is its end record, which libarchive does not recognize.
+bool ArchiveReader::is_empty_zip() const {
+  std::array<std::byte, kZipEndBytes> end{};
+  return read_at(fd_, 0, end, name_) == end.size() && load<std::uint32_t>(end.data()) == 0x06054b50 &&
+         load<std::uint16_t>(end.data() + 10) == 0 &&
+         input_bytes_ == kZipEndBytes + load<std::uint16_t>(end.data() + 20);
+}
+
 bool ArchiveReader::is_zip() const {
   return (::archive_format(archive_.get()) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_ZIP;
 }
@@ -303,20 +327,29 @@ void ArchiveReader::check_end() {
     throw Error(ErrorCode::kTruncated, shown_path(name_) + ": ends without the end mark of a tar archive",
                 "it was cut short, or its writer did not finish");
   }
+  switch (::archive_filter_code(a, 0)) {
+    case ARCHIVE_FILTER_GZIP:
+    case ARCHIVE_FILTER_BZIP2:
+    case ARCHIVE_FILTER_XZ:
+    case ARCHIVE_FILTER_ZSTD:
+    case ARCHIVE_FILTER_LZ4:
+      break;
+    default:
+      return;  // no filter, and nothing is left; or one that does not stop at the end of its own bytes
+  }
   const auto used = static_cast<std::uint64_t>(::archive_filter_bytes(a, -1));
   std::uint64_t left = position_ - std::min(position_, used);
-  if (left > given_bytes_) {
-    return;  // a filter that counts otherwise; the tar itself is whole
-  }
-  // Zeros are padding.
-  do {
+  bool more = left > given_bytes_;
+  while (left > 0 && !more) {
+    // Zeros are padding.
     const auto tail = ByteView(buffer_).subspan(given_bytes_ - left, left);
-    if (std::any_of(tail.begin(), tail.end(), [](std::byte b) { return b != std::byte{0}; })) {
-      throw Error(ErrorCode::kCorrupt, shown_path(name_) + ": bytes follow the end of the archive");
-    }
+    more = std::any_of(tail.begin(), tail.end(), [](std::byte b) { return b != std::byte{0}; });
     const void* buffer = nullptr;
-    left = read_input(&buffer);
-  } while (left > 0);
+    left = more ? 0 : read_input(&buffer);
+  }
+  if (more) {
+    throw Error(ErrorCode::kCorrupt, shown_path(name_) + ": bytes follow the end of the archive");
+  }
 }
 
 // A zip may mark a name as UTF-8, which libarchive then converts, and here gives no name at all. The local header ends where the

@@ -69,6 +69,7 @@ class ArchiveReader {
   std::int64_t seek_input(std::int64_t offset, int whence);
   [[noreturn]] void fail(int result, std::string_view member);
   void check_end();
+  bool is_empty_zip() const;
   bool is_zip() const;
   std::string zip_name() const;
 
@@ -83,6 +84,7 @@ class ArchiveReader {
   std::size_t given_bytes_ = 0;        // by the last read_input()
   std::exception_ptr callback_error_;  // libarchive is C: it must not see exceptions
   bool usable_ = true;
+  bool ended_ = false;
   std::string member_name_;
   bool member_bytes_known_ = false;
   bool member_sparse_ = false;
