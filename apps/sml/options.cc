@@ -156,7 +156,7 @@ CommandLine::CommandLine(std::string_view command)
 CommandLine::~CommandLine() = default;
 
 void CommandLine::describe(std::string_view usage, std::string_view description) {
-  usage_ = usage;
+  app_->name(command_ + " " + std::string(usage));
   app_->description(std::string(description) + "\n");
 }
 
@@ -225,10 +225,14 @@ void CommandLine::positionals(const std::string& name, std::vector<std::string>&
   repeated_.insert(option);
 }
 
-void CommandLine::parse(const std::vector<std::string>& arguments) {
-  bool help = false;
+void CommandLine::add_help_option() {
+  if (app_->get_option_no_throw("--help") != nullptr) return;
   group("General options");
-  flag("-h,--help", help, "print this help");
+  flag("-h,--help", help_, "print this help");
+}
+
+void CommandLine::parse(const std::vector<std::string>& arguments) {
+  add_help_option();
   for (const std::string& argument : arguments) {
     if (argument == "--") break;
     if (argument == "-h" || argument == "--help") throw HelpRequested{};
@@ -247,7 +251,10 @@ void CommandLine::parse(const std::vector<std::string>& arguments) {
   }
 }
 
-std::string CommandLine::help() const { return app_->help("sml " + command_ + " " + usage_); }
+std::string CommandLine::help() {
+  add_help_option();
+  return app_->help("sml");
+}
 
 void add_report_options(CommandLine& line, ReportOptions& options) {
   line.group("General options");

@@ -122,11 +122,13 @@ class CommandLine {
 
   // Throws UsageError, HelpRequested.
   void parse(const std::vector<std::string>& arguments);
-  std::string help() const;
+  std::string help();
 
  private:
+  void add_help_option();
+
   std::string command_;
-  std::string usage_;
+  bool help_ = false;
   std::string group_ = "Options";
   std::unique_ptr<CLI::App> app_;
   std::set<const CLI::Option*> repeated_;
