@@ -1,9 +1,9 @@
 #include "smlformat/block.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <zstd.h>
-
-#include <algorithm>
 
 #include "smlformat/error.h"
 #include "smlformat/key.h"
@@ -17,7 +17,8 @@ constexpr std::size_t kSmallestTableToCompress = 64;
 // Space that a slot's lengths take in the record table, at most.
 constexpr std::uint64_t kTableBytesPerSlot = 8;
 
-Bytes encode_table(const std::vector<EncodedRecord>& records, const std::vector<std::uint32_t>& slot_bytes) {
+Bytes encode_table(const std::vector<EncodedRecord>& records,
+                   const std::vector<std::uint32_t>& slot_bytes) {
   Bytes table;
   for (const EncodedRecord& r : records) put_varint(table, r.key.size());
   for (const std::uint32_t bytes : slot_bytes) put_varint(table, bytes);
@@ -32,19 +33,22 @@ Bytes encode_table(const std::vector<EncodedRecord>& records, const std::vector<
 Codec compress_table(Bytes& table) {
   if (table.size() < kSmallestTableToCompress) return Codec::kStored;
   Bytes out(ZSTD_compressBound(table.size()));
-  const std::size_t bytes = ZSTD_compress(out.data(), out.size(), table.data(), table.size(), kTableLevel);
+  const std::size_t bytes =
+      ZSTD_compress(out.data(), out.size(), table.data(), table.size(), kTableLevel);
   if (ZSTD_isError(bytes) != 0U || bytes >= table.size()) return Codec::kStored;
   out.resize(bytes);
   table.swap(out);
   return Codec::kZstd;
 }
 
-SealedBlock assemble(const Header& container, BlockHeader header, const std::vector<EncodedRecord>& records) {
+SealedBlock assemble(const Header& container, BlockHeader header,
+                     const std::vector<EncodedRecord>& records) {
   SealedBlock block;
   const std::uint32_t align = container.align;
   const auto aligned = [align](std::uint64_t offset) { return round_up(offset, align); };
 
-  // Each slot ends where the next payload's prefix must start; the last one at the end of the block.
+  // Each slot ends where the next payload's prefix must start; the last one at the end of the
+  // block.
   std::vector<std::uint32_t> slot_bytes(records.size());
   for (std::size_t i = 0; i < records.size(); ++i) {
     const std::uint64_t used = SlotPrefix::kBytes + records[i].stored.size();
@@ -75,14 +79,16 @@ SealedBlock assemble(const Header& container, BlockHeader header, const std::vec
     SlotPrefix prefix;
     prefix.codec = r.codec;
     prefix.key_hash = r.key_hash;
-    prefix.pad_bytes = static_cast<std::uint16_t>(slot_bytes[i] - SlotPrefix::kBytes - r.stored.size());
+    prefix.pad_bytes =
+        static_cast<std::uint16_t>(slot_bytes[i] - SlotPrefix::kBytes - r.stored.size());
     prefix.crc32c = prefix.checksum(r.stored_crc32c);
     std::byte encoded[SlotPrefix::kBytes];
     prefix.encode(encoded);
     out.insert(out.end(), encoded, encoded + SlotPrefix::kBytes);
     out.insert(out.end(), r.stored.begin(), r.stored.end());
     if (prefix.pad_bytes != 0) out.resize(out.size() + prefix.pad_bytes);
-    block.slots.push_back({r.key_hash, r.raw_bytes, slot_bytes[i], static_cast<std::uint32_t>(r.stored.size()),
+    block.slots.push_back({r.key_hash, r.raw_bytes, slot_bytes[i],
+                           static_cast<std::uint32_t>(r.stored.size()),
                            r.codec == Codec::kStored && prefix.pad_bytes == 0});
   }
   block.header = header;
@@ -110,7 +116,8 @@ SealedBlock build_block(const Header& header, std::uint64_t number, std::uint64_
 }
 
 SealedBlock build_piece(const Header& header, std::uint64_t number, std::uint64_t records_before,
-                        const EncodedRecord& piece, std::uint64_t record_bytes, std::uint32_t piece_number) {
+                        const EncodedRecord& piece, std::uint64_t record_bytes,
+                        std::uint32_t piece_number) {
   BlockHeader block;
   block.number = number;
   block.first_record = records_before;
@@ -123,7 +130,8 @@ SealedBlock build_piece(const Header& header, std::uint64_t number, std::uint64_
   return sealed;
 }
 
-SealedBlock build_dictionary_block(const Header& header, std::uint64_t number, ByteView dictionary) {
+SealedBlock build_dictionary_block(const Header& header, std::uint64_t number,
+                                   ByteView dictionary) {
   BlockHeader block;
   block.number = number;
   block.kind = BlockKind::kDictionary;
@@ -146,7 +154,8 @@ BlockTable BlockTable::decode(ByteView block) {
   if (h.table_codec == Codec::kZstd) {
     raw.resize(h.table_raw_bytes);
     const std::size_t bytes = ZSTD_decompress(raw.data(), raw.size(), table.data(), table.size());
-    if (ZSTD_isError(bytes) != 0U || bytes != raw.size()) corrupt("the record table does not decompress");
+    if (ZSTD_isError(bytes) != 0U || bytes != raw.size())
+      corrupt("the record table does not decompress");
     table = raw;
   }
   t.key_ends_.reserve(h.slots);
@@ -154,7 +163,8 @@ BlockTable BlockTable::decode(ByteView block) {
   std::uint64_t key_bytes = 0;
   for (std::uint32_t i = 0; i < h.slots; ++i) {
     std::uint64_t bytes = 0;
-    if (!get_varint(table, bytes) || bytes > kMaxKeyBytes) corrupt("the record table has a bad key length");
+    if (!get_varint(table, bytes) || bytes > kMaxKeyBytes)
+      corrupt("the record table has a bad key length");
     key_bytes += bytes;
     if (key_bytes > kMaxBlockBytes) corrupt("the record table's keys are too long");
     t.key_ends_.push_back(static_cast<std::uint32_t>(key_bytes));
@@ -173,7 +183,8 @@ BlockTable BlockTable::decode(ByteView block) {
   t.keys_ = as_text(table);
   const bool keys_expected = h.kind != BlockKind::kDictionary;
   for (std::uint32_t i = 0; i < h.slots; ++i) {
-    if (keys_expected ? !is_valid_key(t.key(i)) : !t.key(i).empty()) corrupt("the record table has a bad key");
+    if (keys_expected ? !is_valid_key(t.key(i)) : !t.key(i).empty())
+      corrupt("the record table has a bad key");
   }
   return t;
 }

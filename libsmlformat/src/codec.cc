@@ -8,7 +8,8 @@
 #include <string>
 #include <utility>
 
-// The training function with fixed parameters is declared for static linking only, but every shared libzstd exports it.
+// The training function with fixed parameters is declared for static linking only, but every shared
+// libzstd exports it.
 #define ZDICT_STATIC_LINKING_ONLY
 #include <zdict.h>
 #include <zstd.h>
@@ -21,7 +22,8 @@ namespace {
 // Below this a record without a dictionary is not worth a frame's header.
 constexpr std::size_t kMinCompressBytes = 64;
 
-// A dictionary needs this many bytes of samples for each of its own, and is not worth having below a size.
+// A dictionary needs this many bytes of samples for each of its own, and is not worth having below
+// a size.
 constexpr std::size_t kMinDataPerDictionary = 8;
 constexpr std::size_t kMinDictionaryBytes = 256;
 
@@ -33,8 +35,9 @@ constexpr std::size_t kSamples = 4;
 constexpr std::size_t kSampleBytes = 1024;
 constexpr std::size_t kMinSampledBytes = 512;
 
-// Pairs of equal bytes against what random bytes have. JPEG, PNG and zstd bodies have 1.0 to 1.3 times as many; base64 4 times,
-// 16-bit sound and floating-point numbers 2 or more, text more than 12.
+// Pairs of equal bytes against what random bytes have. JPEG, PNG and zstd bodies have 1.0 to 1.3
+// times as many; base64 4 times, 16-bit sound and floating-point numbers 2 or more, text more
+// than 12.
 constexpr double kMaxPairs = 1.4;
 // The same in the sample that has most: a body that is compressible in places is compressed.
 constexpr double kMaxPairsOfSample = 2.0;
@@ -120,10 +123,11 @@ struct Dictionary::State {
   std::unique_ptr<ZSTD_DDict, FreeDDict> decompress;
 };
 
-Dictionary::Dictionary(Bytes bytes, int level) : bytes_(std::move(bytes)), state_(std::make_unique<State>()) {
+Dictionary::Dictionary(Bytes bytes, int level)
+    : bytes_(std::move(bytes)), state_(std::make_unique<State>()) {
   if (bytes_.size() > kMaxDictionaryBytes) {
-    throw Error(ErrorCode::kLimit, "dictionary of " + std::to_string(bytes_.size()) + " bytes, above " +
-                                       std::to_string(kMaxDictionaryBytes));
+    throw Error(ErrorCode::kLimit, "dictionary of " + std::to_string(bytes_.size()) +
+                                       " bytes, above " + std::to_string(kMaxDictionaryBytes));
   }
   state_->decompress.reset(ZSTD_createDDict(bytes_.data(), bytes_.size()));
   if (level != 0) {
@@ -143,8 +147,8 @@ std::optional<Bytes> Dictionary::train(ByteView data, const std::vector<std::siz
   if (max_bytes < kMinDictionaryBytes) {
     return std::nullopt;
   }
-  // Fixed, where ZDICT_trainFromBuffer tries several: on kernel sources k from 200 to 2000, f of 18 and 20 and accel of 1 to 4
-  // differ by less than 0.2 % of the size, and 10 MiB take 0.1 s.
+  // Fixed, where ZDICT_trainFromBuffer tries several: on kernel sources k from 200 to 2000, f of 18
+  // and 20 and accel of 1 to 4 differ by less than 0.2 % of the size, and 10 MiB take 0.1 s.
   ZDICT_fastCover_params_t params{};
   params.k = 500;
   params.d = 8;
@@ -153,9 +157,9 @@ std::optional<Bytes> Dictionary::train(ByteView data, const std::vector<std::siz
   params.splitPoint = 1.0;
   params.zParams.compressionLevel = kDefaultZstdLevel;
   Bytes dictionary(max_bytes);
-  const std::size_t size = ZDICT_trainFromBuffer_fastCover(dictionary.data(), dictionary.size(), data.data(),
-                                                           sample_bytes.data(),
-                                                           static_cast<unsigned>(sample_bytes.size()), params);
+  const std::size_t size = ZDICT_trainFromBuffer_fastCover(
+      dictionary.data(), dictionary.size(), data.data(), sample_bytes.data(),
+      static_cast<unsigned>(sample_bytes.size()), params);
   if (ZDICT_isError(size) != 0) {
     return std::nullopt;
   }
@@ -201,7 +205,8 @@ Encoded Encoder::encode(ByteView raw) {
     case CompressionOptions::Mode::kNone:
       return as_it_is;
     case CompressionOptions::Mode::kAuto:
-      if ((!s.dictionary && raw.size() < kMinCompressBytes) || looks_incompressible(raw)) return as_it_is;
+      if ((!s.dictionary && raw.size() < kMinCompressBytes) || looks_incompressible(raw))
+        return as_it_is;
       most = raw.size() - raw.size() / kMinGain;
       break;
     case CompressionOptions::Mode::kZstd:
@@ -240,10 +245,12 @@ void Decoder::decode(Codec codec, ByteView stored, const Dictionary* dictionary,
     case Codec::kZstdDictionary:
       break;
     default:
-      throw Error(ErrorCode::kUnsupported, "unknown codec " + std::to_string(static_cast<unsigned>(codec)));
+      throw Error(ErrorCode::kUnsupported,
+                  "unknown codec " + std::to_string(static_cast<unsigned>(codec)));
   }
   const bool with_dictionary = codec == Codec::kZstdDictionary;
-  if (with_dictionary && dictionary == nullptr) corrupt("the record needs a dictionary, and the container has none");
+  if (with_dictionary && dictionary == nullptr)
+    corrupt("the record needs a dictionary, and the container has none");
   // zstd would take several frames, and frames to be skipped, as one.
   if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != raw.size()) {
     corrupt("the compressed record does not hold the size that the index gives");
@@ -255,10 +262,11 @@ void Decoder::decode(Codec codec, ByteView stored, const Dictionary* dictionary,
   ZSTD_DCtx* context = state_->context.get();
   const std::size_t size =
       with_dictionary
-          ? ZSTD_decompress_usingDDict(context, raw.data(), raw.size(), stored.data(), stored.size(),
-                                       dictionary->state_->decompress.get())
+          ? ZSTD_decompress_usingDDict(context, raw.data(), raw.size(), stored.data(),
+                                       stored.size(), dictionary->state_->decompress.get())
           : ZSTD_decompressDCtx(context, raw.data(), raw.size(), stored.data(), stored.size());
-  if (ZSTD_isError(size) != 0) corrupt(std::string("the compressed record is damaged: ") + ZSTD_getErrorName(size));
+  if (ZSTD_isError(size) != 0)
+    corrupt(std::string("the compressed record is damaged: ") + ZSTD_getErrorName(size));
   if (size != raw.size()) corrupt("the compressed record decodes to another size");
 }
 

@@ -1,11 +1,11 @@
 #include "smlformat/container_reader.h"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <new>
+
+#include <fmt/format.h>
 
 #include "smlformat/block.h"
 #include "smlformat/error.h"
@@ -18,14 +18,17 @@ struct ContainerReader::FooterBytes {
   FooterBytes(const ByteSource& source, std::uint64_t offset, std::uint64_t bytes)
       : view(source.view(offset, bytes)) {
     constexpr auto kAlign = std::align_val_t{kSectionAlign};
-    if (view.size() == bytes && reinterpret_cast<std::uintptr_t>(view.data()) % kSectionAlign == 0) return;
+    if (view.size() == bytes && reinterpret_cast<std::uintptr_t>(view.data()) % kSectionAlign == 0)
+      return;
     owned.reset(static_cast<std::byte*>(::operator new(bytes, kAlign)));
     source.read(offset, {owned.get(), bytes});
     view = {owned.get(), bytes};
   }
 
   struct Free {
-    void operator()(std::byte* p) const noexcept { ::operator delete(p, std::align_val_t{kSectionAlign}); }
+    void operator()(std::byte* p) const noexcept {
+      ::operator delete (p, std::align_val_t{kSectionAlign});
+    }
   };
   ByteView view;
   std::unique_ptr<std::byte, Free> owned;
@@ -48,17 +51,19 @@ ContainerReader::ContainerReader(std::shared_ptr<const ByteSource> source)
   source_->read(0, header);
   header_ = Header::decode(header);
   if (size < Header::kBytes + Tail::kBytes) {
-    throw Error(ErrorCode::kTruncated, fmt::format("the container was cut short ({} bytes are left)", size));
+    throw Error(ErrorCode::kTruncated,
+                fmt::format("the container was cut short ({} bytes are left)", size));
   }
   std::byte tail[Tail::kBytes];
   source_->read(size - Tail::kBytes, tail);
   tail_ = Tail::decode(tail);
   const std::uint64_t footer_end = size - Tail::kBytes;
   if (tail_.container_bytes != size) {
-    throw Error(ErrorCode::kCorrupt,
-                fmt::format("the container has {} bytes, its tail says {}", size, tail_.container_bytes));
+    throw Error(ErrorCode::kCorrupt, fmt::format("the container has {} bytes, its tail says {}",
+                                                 size, tail_.container_bytes));
   }
-  if (tail_.version != header_.version) throw Error(ErrorCode::kCorrupt, "header and tail differ in version");
+  if (tail_.version != header_.version)
+    throw Error(ErrorCode::kCorrupt, "header and tail differ in version");
   if (tail_.footer_offset % kFooterAlign != 0 || tail_.footer_bytes % kSectionAlign != 0 ||
       tail_.footer_offset > footer_end || tail_.footer_bytes != footer_end - tail_.footer_offset ||
       tail_.footer_offset < header_.header_bytes) {
@@ -67,7 +72,8 @@ ContainerReader::ContainerReader(std::shared_ptr<const ByteSource> source)
   footer_ = std::make_shared<FooterBytes>(*source_, tail_.footer_offset, tail_.footer_bytes);
   if (const Hash128 id = xxh3_128(footer_->view); id != tail_.id) {
     throw Error(ErrorCode::kCorrupt,
-                fmt::format("footer: checksum mismatch (stored {}, computed {})", tail_.id.hex(), id.hex()));
+                fmt::format("footer: checksum mismatch (stored {}, computed {})", tail_.id.hex(),
+                            id.hex()));
   }
   index_ = std::make_unique<Index>(footer_->view, header_, tail_.footer_offset);
 }
@@ -85,7 +91,8 @@ const Dictionary* ContainerReader::dictionary() const {
       }
       const VerifiedSlot slot = verify_slot(
           ByteView(block).subspan(table.slot_begin(0), table.slot_end(0) - table.slot_begin(0)), 0);
-      dictionary_->dictionary = std::make_unique<Dictionary>(Bytes(slot.stored.begin(), slot.stored.end()), 0);
+      dictionary_->dictionary =
+          std::make_unique<Dictionary>(Bytes(slot.stored.begin(), slot.stored.end()), 0);
     } catch (const Error& e) {
       throw e.within("dictionary (block 0)");
     }
@@ -105,29 +112,37 @@ VerifiedSlot verify_slot(ByteView slot) {
   out.stored_crc32c = crc32c(out.stored);
   const std::uint32_t computed = crc32c(slot.subspan(4, SlotPrefix::kBytes - 4), out.stored_crc32c);
   if (computed != prefix.crc32c) {
-    throw Error(ErrorCode::kCorrupt,
-                fmt::format("checksum mismatch (stored {:08x}, computed {:08x})", prefix.crc32c, computed));
+    throw Error(
+        ErrorCode::kCorrupt,
+        fmt::format("checksum mismatch (stored {:08x}, computed {:08x})", prefix.crc32c, computed));
   }
-  if (slot[5] != std::byte{0}) throw Error(ErrorCode::kCorrupt, "reserved byte of the record prefix is not zero");
-  if (prefix.pad_bytes > behind) throw Error(ErrorCode::kCorrupt, "the padding is longer than the slot");
+  if (slot[5] != std::byte{0})
+    throw Error(ErrorCode::kCorrupt, "reserved byte of the record prefix is not zero");
+  if (prefix.pad_bytes > behind)
+    throw Error(ErrorCode::kCorrupt, "the padding is longer than the slot");
   return out;
 }
 
 VerifiedSlot verify_slot(ByteView slot, std::uint64_t expected_key_hash) {
   const VerifiedSlot out = verify_slot(slot);
-  if (const std::uint64_t hash = SlotPrefix::decode(slot.data()).key_hash; hash != expected_key_hash) {
-    throw Error(ErrorCode::kCorrupt, fmt::format("another record is stored here (key hash {:016x}, expected {:016x})",
-                                                 hash, expected_key_hash));
+  if (const std::uint64_t hash = SlotPrefix::decode(slot.data()).key_hash;
+      hash != expected_key_hash) {
+    throw Error(ErrorCode::kCorrupt,
+                fmt::format("another record is stored here (key hash {:016x}, expected {:016x})",
+                            hash, expected_key_hash));
   }
   return out;
 }
 
-VerifiedSlot verify_piece(ByteView block, std::uint64_t block_number, std::uint64_t piece, std::uint64_t record_bytes) {
+VerifiedSlot verify_piece(ByteView block, std::uint64_t block_number, std::uint64_t piece,
+                          std::uint64_t record_bytes) {
   const BlockTable table = BlockTable::decode(block);
   const BlockHeader& h = table.header();
   const BlockKind kind = piece == 0 ? BlockKind::kFirstPiece : BlockKind::kNextPiece;
-  if (h.kind != kind || h.number != block_number || h.piece != piece || h.record_bytes != record_bytes) {
-    throw Error(ErrorCode::kCorrupt, fmt::format("block {} is not piece {} of the record", block_number, piece));
+  if (h.kind != kind || h.number != block_number || h.piece != piece ||
+      h.record_bytes != record_bytes) {
+    throw Error(ErrorCode::kCorrupt,
+                fmt::format("block {} is not piece {} of the record", block_number, piece));
   }
   return verify_slot(block.subspan(table.slot_begin(0), table.slot_end(0) - table.slot_begin(0)),
                      key_hash(table.key(0)));

@@ -1,15 +1,16 @@
 #include "smlformat/container_writer.h"
 
-#include <fmt/format.h>
-
 #include <stdexcept>
+
+#include <fmt/format.h>
 
 #include "index_builder.h"
 #include "smlformat/error.h"
 
 namespace sml {
 
-ContainerWriter::ContainerWriter(ByteSink& sink, const Header& header, std::pmr::memory_resource* memory)
+ContainerWriter::ContainerWriter(ByteSink& sink, const Header& header,
+                                 std::pmr::memory_resource* memory)
     : sink_(sink), header_(header), hashes_(memory), places_(memory), raw_sums_(memory) {
   header_.header_bytes = static_cast<std::uint32_t>(round_up(Header::kBytes, header_.align));
   header_.check();
@@ -33,7 +34,8 @@ void ContainerWriter::append(const SealedBlock& block) {
   const bool starts_records = h.kind == BlockKind::kRecords || h.kind == BlockKind::kFirstPiece;
   if (starts_records) {
     if (block.slots.size() > kMaxRecords - hashes_.size()) {
-      throw Error(ErrorCode::kLimit, fmt::format("a container holds at most {} records", kMaxRecords),
+      throw Error(ErrorCode::kLimit,
+                  fmt::format("a container holds at most {} records", kMaxRecords),
                   "pack into several containers with --part");
     }
     std::uint64_t place = offset_ + h.slots_offset;
@@ -64,13 +66,14 @@ void ContainerWriter::append(const SealedBlock& block) {
   put(block.bytes);
 }
 
-ContainerSummary ContainerWriter::seal(const NameList& names, const std::vector<bool>& sample_starts) {
+ContainerSummary ContainerWriter::seal(const NameList& names,
+                                       const std::vector<bool>& sample_starts) {
   if (sealed_) throw std::logic_error("sealing a container twice");
   sealed_ = true;
   block_offsets_.push_back(offset_);
   ContainerSummary summary;
-  const Bytes footer = build_footer({header_, rows_, block_offsets_, hashes_, places_, raw_sums_, all_plain_,
-                                     stored_bytes_, names, sample_starts},
+  const Bytes footer = build_footer({header_, rows_, block_offsets_, hashes_, places_, raw_sums_,
+                                     all_plain_, stored_bytes_, names, sample_starts},
                                     summary.counts);
   put(Bytes(round_up(offset_, kFooterAlign) - offset_));
   Tail tail;

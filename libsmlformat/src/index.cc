@@ -1,8 +1,8 @@
 #include "smlformat/index.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "key_table.h"
 #include "name_pages.h"
@@ -14,7 +14,9 @@
 namespace sml {
 namespace {
 
-[[noreturn]] void corrupt(const std::string& what) { throw Error(ErrorCode::kCorrupt, "index: " + what); }
+[[noreturn]] void corrupt(const std::string& what) {
+  throw Error(ErrorCode::kCorrupt, "index: " + what);
+}
 
 constexpr std::uint32_t kMaxSections = 1024;
 
@@ -27,15 +29,18 @@ class Sections {
  public:
   Sections(ByteView footer, std::uint32_t count) : footer_(footer) {
     const std::uint64_t rows_end = FooterHeader::kBytes + std::uint64_t{count} * SectionRow::kBytes;
-    if (count > kMaxSections || rows_end > footer.size()) corrupt(fmt::format("{} sections do not fit", count));
+    if (count > kMaxSections || rows_end > footer.size())
+      corrupt(fmt::format("{} sections do not fit", count));
     std::uint64_t end = rows_end;
     for (std::uint32_t i = 0; i < count; ++i) {
-      const SectionRow row = SectionRow::decode(footer.data() + FooterHeader::kBytes + i * SectionRow::kBytes);
+      const SectionRow row =
+          SectionRow::decode(footer.data() + FooterHeader::kBytes + i * SectionRow::kBytes);
       if (row.offset < end || row.offset % kSectionAlign != 0 || row.offset > footer.size() ||
           row.bytes > footer.size() - row.offset) {
         corrupt(fmt::format("section {} lies out of bounds", static_cast<std::uint32_t>(row.id)));
       }
-      if (find(row.id) != nullptr) corrupt(fmt::format("section {} is double", static_cast<std::uint32_t>(row.id)));
+      if (find(row.id) != nullptr)
+        corrupt(fmt::format("section {} is double", static_cast<std::uint32_t>(row.id)));
       end = row.offset + row.bytes;
       rows_.push_back(row);
     }
@@ -44,7 +49,8 @@ class Sections {
   bool has(SectionId id) const noexcept { return find(id) != nullptr; }
   ByteView get(SectionId id) const {
     const SectionRow* row = find(id);
-    if (row == nullptr) corrupt(fmt::format("section {} is missing", static_cast<std::uint32_t>(id)));
+    if (row == nullptr)
+      corrupt(fmt::format("section {} is missing", static_cast<std::uint32_t>(id)));
     return footer_.subspan(row->offset, row->bytes);
   }
   std::uint64_t bytes(SectionId id) const noexcept {
@@ -54,7 +60,8 @@ class Sections {
 
  private:
   const SectionRow* find(SectionId id) const noexcept {
-    const auto at = std::find_if(rows_.begin(), rows_.end(), [id](const SectionRow& r) { return r.id == id; });
+    const auto at =
+        std::find_if(rows_.begin(), rows_.end(), [id](const SectionRow& r) { return r.id == id; });
     return at == rows_.end() ? nullptr : &*at;
   }
 
@@ -90,14 +97,16 @@ Index::Index(ByteView footer, const Header& header, std::uint64_t footer_offset)
   counts_ = FooterHeader::decode(footer.data());
   const std::uint64_t n = counts_.records;
   if (n > kMaxRecords) corrupt(fmt::format("{} records are more than a container holds", n));
-  if (counts_.samples > n || (n > 0 && counts_.samples == 0)) corrupt("the number of samples is wrong");
+  if (counts_.samples > n || (n > 0 && counts_.samples == 0))
+    corrupt("the number of samples is wrong");
   const Sections sections(footer, counts_.sections);
   Parts& p = *parts_;
   p.blocks_end = footer_offset;
 
   const ByteView offsets = sections.get(SectionId::kBlockOffsets);
   const ByteView rows = sections.get(SectionId::kBlockRows);
-  if (counts_.blocks > footer.size() || offsets.size() != (counts_.blocks + 1) * sizeof(std::uint64_t) ||
+  if (counts_.blocks > footer.size() ||
+      offsets.size() != (counts_.blocks + 1) * sizeof(std::uint64_t) ||
       rows.size() != counts_.blocks * BlockRow::kBytes) {
     corrupt("the block table has a wrong size");
   }
@@ -121,7 +130,8 @@ Index::Index(ByteView footer, const Header& header, std::uint64_t footer_offset)
     const ByteView bytes = sections.get(SectionId::kNameDictionary);
     p.name_dictionary = std::make_unique<Dictionary>(Bytes(bytes.begin(), bytes.end()), 0);
   }
-  p.key_table = KeyTable(sections.get(SectionId::kKeyBuckets), sections.get(SectionId::kKeyTable), n);
+  p.key_table =
+      KeyTable(sections.get(SectionId::kKeyBuckets), sections.get(SectionId::kKeyTable), n);
 
   if (header.order == PackOrder::kInput) {
     const unsigned bits = number_bits(n);
@@ -150,7 +160,8 @@ Index::Index(ByteView footer, const Header& header, std::uint64_t footer_offset)
   };
   bytes_.places = part({SectionId::kPlaces});
   bytes_.raw_sizes = part({SectionId::kRawSizes});
-  bytes_.names = part({SectionId::kNamePages, SectionId::kNamePageEnds, SectionId::kNameDictionary});
+  bytes_.names =
+      part({SectionId::kNamePages, SectionId::kNamePageEnds, SectionId::kNameDictionary});
   bytes_.key_table = part({SectionId::kKeyBuckets, SectionId::kKeyTable});
   bytes_.ranks = part({SectionId::kRankToNumber, SectionId::kNumberToRank});
   bytes_.samples = part({SectionId::kNameSamples, SectionId::kPackSamples});
@@ -169,18 +180,24 @@ void Index::check_blocks() const {
     if (begin != offset || end <= begin || end - begin > header_.block_bytes) {
       corrupt(fmt::format("block {} lies out of bounds", b));
     }
-    if (row.slots_offset < BlockHeader::kBytes || row.slots_offset > end - begin || row.slots == 0 ||
-        row.slots > (end - begin - row.slots_offset) / SlotPrefix::kBytes || kind > 3) {
+    if (row.slots_offset < BlockHeader::kBytes || row.slots_offset > end - begin ||
+        row.slots == 0 || row.slots > (end - begin - row.slots_offset) / SlotPrefix::kBytes ||
+        kind > 3) {
       corrupt(fmt::format("the row of block {} is damaged", b));
     }
-    if (row.first_record != first_record) corrupt(fmt::format("block {} starts with a wrong record", b));
-    if (row.kind == BlockKind::kDictionary && b != 0) corrupt("a dictionary that is not the first block");
+    if (row.first_record != first_record)
+      corrupt(fmt::format("block {} starts with a wrong record", b));
+    if (row.kind == BlockKind::kDictionary && b != 0)
+      corrupt("a dictionary that is not the first block");
     if (row.kind == BlockKind::kNextPiece &&
-        (b == 0 || (block(b - 1).kind != BlockKind::kFirstPiece && block(b - 1).kind != BlockKind::kNextPiece))) {
+        (b == 0 || (block(b - 1).kind != BlockKind::kFirstPiece &&
+                    block(b - 1).kind != BlockKind::kNextPiece))) {
       corrupt(fmt::format("block {} continues no record", b));
     }
-    if (row.kind != BlockKind::kRecords && row.slots != 1) corrupt(fmt::format("block {} has too many slots", b));
-    if (row.kind == BlockKind::kRecords || row.kind == BlockKind::kFirstPiece) first_record += row.slots;
+    if (row.kind != BlockKind::kRecords && row.slots != 1)
+      corrupt(fmt::format("block {} has too many slots", b));
+    if (row.kind == BlockKind::kRecords || row.kind == BlockKind::kFirstPiece)
+      first_record += row.slots;
     offset = end;
   }
   if (first_record != counts_.records) corrupt("the blocks hold another number of records");
@@ -201,14 +218,16 @@ void Index::decode_page(std::uint64_t page, std::string& keys, std::uint32_t* en
   const ByteView stored = p.name_pages.subspan(begin + 1, end - begin - 1);
   const auto codec = static_cast<Codec>(p.name_pages[begin]);
   const std::uint64_t rank = page * kNamePageKeys;
-  const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(kNamePageKeys, counts_.records - rank));
+  const auto count =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(kNamePageKeys, counts_.records - rank));
   if (codec == Codec::kStored) return decode_name_page(stored, count, keys, ends);
 
   if (stored.size() < sizeof(std::uint16_t)) corrupt("a name page is too short");
   const std::uint64_t raw_bytes = load<std::uint16_t>(stored.data());
   thread_local Bytes raw;
   raw.resize(raw_bytes);
-  Decoder::local().decode(codec, stored.subspan(sizeof(std::uint16_t)), p.name_dictionary.get(), raw);
+  Decoder::local().decode(codec, stored.subspan(sizeof(std::uint16_t)), p.name_dictionary.get(),
+                          raw);
   decode_name_page(raw, count, keys, ends);
 }
 
@@ -250,7 +269,8 @@ std::uint64_t Index::lower_bound(std::string_view key) const {
   return low;
 }
 
-Index::NameCursor::NameCursor(const Index& index, std::uint64_t rank) : index_(&index), rank_(rank) {
+Index::NameCursor::NameCursor(const Index& index, std::uint64_t rank)
+    : index_(&index), rank_(rank) {
   if (!done()) load_page();
 }
 
@@ -281,9 +301,11 @@ std::uint64_t Index::rank_of(std::uint64_t number) const {
   } else if (header_.order == PackOrder::kRandom) {
     if (header_.grouping == Grouping::kNone) return p.permutation.invert(number);
     const std::uint64_t sample = sample_of(number);
-    rank = p.name_samples.select(p.permutation.invert(sample)) + (number - p.pack_samples.select(sample));
+    rank = p.name_samples.select(p.permutation.invert(sample)) +
+           (number - p.pack_samples.select(sample));
   }
-  if (rank >= counts_.records) corrupt(fmt::format("the rank of record {} is out of range", number));
+  if (rank >= counts_.records)
+    corrupt(fmt::format("the rank of record {} is out of range", number));
   return rank;
 }
 
@@ -295,9 +317,11 @@ std::uint64_t Index::number_of(std::uint64_t rank) const {
   } else if (header_.order == PackOrder::kRandom) {
     if (header_.grouping == Grouping::kNone) return p.permutation.apply(rank);
     const std::uint64_t sample = p.name_samples.rank(rank + 1) - 1;
-    number = p.pack_samples.select(p.permutation.apply(sample)) + (rank - p.name_samples.select(sample));
+    number =
+        p.pack_samples.select(p.permutation.apply(sample)) + (rank - p.name_samples.select(sample));
   }
-  if (number >= counts_.records) corrupt(fmt::format("the number of rank {} is out of range", rank));
+  if (number >= counts_.records)
+    corrupt(fmt::format("the number of rank {} is out of range", rank));
   return number;
 }
 
@@ -316,7 +340,9 @@ std::uint64_t Index::sample_of(std::uint64_t number) const noexcept {
 // --- places and sizes
 
 Place Index::place(std::uint64_t number) const {
-  const auto damaged = [number] { corrupt(fmt::format("the place of record {} is out of range", number)); };
+  const auto damaged = [number] {
+    corrupt(fmt::format("the place of record {} is out of range", number));
+  };
   // The last block that starts with this record or an earlier one holds it.
   std::uint64_t low = 0;
   std::uint64_t high = counts_.blocks;
@@ -335,13 +361,14 @@ Place Index::place(std::uint64_t number) const {
   } else {
     place.offset = parts_->places[number];
   }
-  if (place.offset < begin + row.slots_offset || end > block_offset(low + 1) || place.offset > end ||
-      end - place.offset < SlotPrefix::kBytes) {
+  if (place.offset < begin + row.slots_offset || end > block_offset(low + 1) ||
+      place.offset > end || end - place.offset < SlotPrefix::kBytes) {
     damaged();
   }
   place.slot_bytes = end - place.offset;
   if (row.kind == BlockKind::kFirstPiece) {
-    while (low + place.pieces < counts_.blocks && block(low + place.pieces).kind == BlockKind::kNextPiece) {
+    while (low + place.pieces < counts_.blocks &&
+           block(low + place.pieces).kind == BlockKind::kNextPiece) {
       ++place.pieces;
     }
   } else if (row.kind != BlockKind::kRecords) {
@@ -360,7 +387,8 @@ std::uint64_t Index::raw_bytes(std::uint64_t number) const {
   } else {
     std::tie(before, sum) = p.raw_sums->pair(number - 1);
   }
-  if (sum < before || sum > counts_.raw_bytes) corrupt(fmt::format("the size of record {} is out of range", number));
+  if (sum < before || sum > counts_.raw_bytes)
+    corrupt(fmt::format("the size of record {} is out of range", number));
   return sum - before;
 }
 
@@ -376,7 +404,8 @@ BlockRow Index::block(std::uint64_t block) const noexcept {
 
 NumberRange Index::block_samples(std::uint64_t block) const noexcept {
   const std::uint64_t first = this->block(block).first_record;
-  const std::uint64_t last = block + 1 < counts_.blocks ? this->block(block + 1).first_record : counts_.records;
+  const std::uint64_t last =
+      block + 1 < counts_.blocks ? this->block(block + 1).first_record : counts_.records;
   if (header_.grouping == Grouping::kNone) return {first, last};
   return {parts_->pack_samples.rank(first), parts_->pack_samples.rank(last)};
 }

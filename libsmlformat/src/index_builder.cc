@@ -1,11 +1,11 @@
 #include "index_builder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <memory>
 #include <optional>
+
+#include <fmt/format.h>
 
 #include "key_table.h"
 #include "name_pages.h"
@@ -22,9 +22,12 @@ namespace {
 constexpr std::uint64_t kMinKeysForDictionary = 1024;
 constexpr std::uint64_t kMaxSamplePages = 4096;
 constexpr std::size_t kMaxNameDictionaryBytes = 16U << 10;
-constexpr CompressionOptions kNamePageCompression{CompressionOptions::Mode::kZstd, kDefaultZstdLevel};
+constexpr CompressionOptions kNamePageCompression{CompressionOptions::Mode::kZstd,
+                                                  kDefaultZstdLevel};
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidArgument, what); }
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, what);
+}
 
 struct NameSections {
   Bytes pages;
@@ -55,7 +58,8 @@ std::shared_ptr<const Dictionary> train_name_dictionary(const NameList& names) {
   std::vector<std::size_t> sizes;
   NamePageBuilder builder;
   for (std::uint64_t page = 0; page < pages; page += stride) {
-    for (std::uint64_t i = 0; i < kNamePageKeys; ++i) builder.add(names.key(page * kNamePageKeys + i));
+    for (std::uint64_t i = 0; i < kNamePageKeys; ++i)
+      builder.add(names.key(page * kNamePageKeys + i));
     const Bytes raw = builder.take();
     sample.insert(sample.end(), raw.begin(), raw.end());
     sizes.push_back(raw.size());
@@ -74,7 +78,8 @@ std::shared_ptr<const Dictionary> train_name_dictionary(const NameList& names) {
     compressed += encoder.encode(rest.first(size)).stored.size();
     rest = rest.subspan(size);
   }
-  const std::uint64_t gain = (sample.size() - std::min<std::uint64_t>(compressed, sample.size())) * stride;
+  const std::uint64_t gain =
+      (sample.size() - std::min<std::uint64_t>(compressed, sample.size())) * stride;
   return gain > dictionary->bytes().size() ? dictionary : nullptr;
 }
 
@@ -121,9 +126,7 @@ std::vector<bool> stems_in_name_order(const NameList& names) {
 
 class FooterAssembler {
  public:
-  void add(SectionId id, Bytes bytes) {
-    sections_.emplace_back(id, std::move(bytes));
-  }
+  void add(SectionId id, Bytes bytes) { sections_.emplace_back(id, std::move(bytes)); }
 
   Bytes assemble(FooterHeader& counts) const {
     counts.sections = static_cast<std::uint32_t>(sections_.size());
@@ -172,7 +175,8 @@ Bytes build_footer(const IndexInput& in, FooterHeader& counts) {
   FooterAssembler footer;
   footer.add(SectionId::kBlockOffsets, raw_copy(in.block_offsets));
   Bytes rows(in.rows.size() * BlockRow::kBytes);
-  for (std::size_t i = 0; i < in.rows.size(); ++i) in.rows[i].encode(rows.data() + i * BlockRow::kBytes);
+  for (std::size_t i = 0; i < in.rows.size(); ++i)
+    in.rows[i].encode(rows.data() + i * BlockRow::kBytes);
   footer.add(SectionId::kBlockRows, std::move(rows));
   footer.add(SectionId::kPlaces, EliasFano::encode(in.places));
   if (!in.raw_sizes_follow) footer.add(SectionId::kRawSizes, EliasFano::encode(in.raw_sums));
@@ -180,7 +184,8 @@ Bytes build_footer(const IndexInput& in, FooterHeader& counts) {
   NameSections names = build_names(in.names);
   footer.add(SectionId::kNamePages, std::move(names.pages));
   footer.add(SectionId::kNamePageEnds, std::move(names.page_ends));
-  if (!names.dictionary.empty()) footer.add(SectionId::kNameDictionary, std::move(names.dictionary));
+  if (!names.dictionary.empty())
+    footer.add(SectionId::kNameDictionary, std::move(names.dictionary));
   KeyTableSections table = KeyTable::encode(in.hashes);
   footer.add(SectionId::kKeyBuckets, std::move(table.buckets));
   footer.add(SectionId::kKeyTable, std::move(table.rows));

@@ -21,10 +21,11 @@ struct IndexInput {
   bool raw_sizes_follow;                         // from the slots: the section is left out
   std::uint64_t stored_bytes;
   const NameList& names;
-  const std::vector<bool>& sample_starts;        // by number; used with grouping
+  const std::vector<bool>& sample_starts;  // by number; used with grouping
 };
 
-// `counts` is filled in. Throws kInvalidArgument where the names are unsorted, double, or not those of the records.
+// `counts` is filled in. Throws kInvalidArgument where the names are unsorted, double, or not those
+// of the records.
 Bytes build_footer(const IndexInput& input, FooterHeader& counts);
 
 }  // namespace sml

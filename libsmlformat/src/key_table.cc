@@ -41,7 +41,8 @@ std::pair<std::uint64_t, std::uint64_t> KeyTable::bucket(std::uint64_t hash) con
   const std::byte* at = buckets_ + bucket_number(hash) * sizeof(std::uint32_t);
   const std::uint64_t first = load<std::uint32_t>(at);
   const std::uint64_t last = load<std::uint32_t>(at + sizeof(std::uint32_t));
-  if (first > last || last > records_) throw Error(ErrorCode::kCorrupt, "index: the key table is damaged");
+  if (first > last || last > records_)
+    throw Error(ErrorCode::kCorrupt, "index: the key table is damaged");
   return {first, last};
 }
 
@@ -60,7 +61,8 @@ KeyTableSections KeyTable::encode(std::span<const std::uint64_t> hashes) {
   for (std::uint64_t number = 0; number < hashes.size(); ++number) {
     const std::uint64_t hash = hashes[number];
     const std::uint64_t row = shape.fingerprint(hash) << shape.number_bits_ | number;
-    std::byte* at = out.rows.data() + std::uint64_t{next[shape.bucket_number(hash)]++} * shape.row_bytes_;
+    std::byte* at =
+        out.rows.data() + std::uint64_t{next[shape.bucket_number(hash)]++} * shape.row_bytes_;
     std::memcpy(at, &row, shape.row_bytes_);
   }
   return out;

@@ -1,4 +1,5 @@
-// The key table: from a key's hash to the numbers of the records that may have the key. Encoding: format-spec/index.md.
+// The key table: from a key's hash to the numbers of the records that may have the key. Encoding:
+// format-spec/index.md.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ class KeyTable {
   // Throws kCorrupt unless both sections have the sizes that `records` needs.
   KeyTable(ByteView buckets, ByteView rows, std::uint64_t records);
 
-  // Calls visit(number) for each record that may have this hash, until it returns true. Numbers are below `records`. Throws kCorrupt.
+  // Calls visit(number) for each record that may have this hash, until it returns true. Numbers are
+  // below `records`. Throws kCorrupt.
   template <class Visit>
   void find(std::uint64_t hash, Visit visit) const {
     const auto [first, last] = bucket(hash);

@@ -1,8 +1,8 @@
 #include "smlformat/layout.h"
 
-#include <fmt/format.h>
-
 #include <bit>
+
+#include <fmt/format.h>
 
 #include "smlformat/error.h"
 
@@ -13,7 +13,8 @@ namespace {
 
 void check_crc(std::string_view what, std::uint32_t stored, std::uint32_t computed) {
   if (stored != computed) {
-    corrupt(fmt::format("{}: checksum mismatch (stored {:08x}, computed {:08x})", what, stored, computed));
+    corrupt(fmt::format("{}: checksum mismatch (stored {:08x}, computed {:08x})", what, stored,
+                        computed));
   }
 }
 
@@ -21,7 +22,8 @@ void check_version(std::string_view what, std::uint32_t version) {
   if (version == 0) corrupt(fmt::format("{}: version 0 does not exist", what));
   if (version > kFormatVersion) {
     throw Error(ErrorCode::kUnsupported,
-                fmt::format("container format version {}, this program reads version {}", version, kFormatVersion),
+                fmt::format("container format version {}, this program reads version {}", version,
+                            kFormatVersion),
                 "a newer sml can read it");
   }
 }
@@ -80,7 +82,8 @@ std::array<std::byte, Header::kBytes> Header::encode() const {
 Header Header::decode(ByteView bytes) {
   if (as_text(bytes.first(kHeaderMagic.size())) != kHeaderMagic) {
     if (as_text(bytes.subspan(1, 3)) == "SML") {
-      throw Error(ErrorCode::kCorrupt, "the first bytes of the container were changed by a text-mode transfer");
+      throw Error(ErrorCode::kCorrupt,
+                  "the first bytes of the container were changed by a text-mode transfer");
     }
     throw Error(ErrorCode::kCorrupt, "not an SML container (the first bytes are wrong)");
   }
@@ -100,7 +103,8 @@ Header Header::decode(ByteView bytes) {
   h.parts = load<std::uint32_t>(bytes.data() + 56);
   const auto order = load<std::uint8_t>(bytes.data() + 60);
   const auto grouping = load<std::uint8_t>(bytes.data() + 61);
-  if (const std::uint64_t unknown = h.incompatible_features & ~kKnownIncompatibleFeatures; unknown != 0) {
+  if (const std::uint64_t unknown = h.incompatible_features & ~kKnownIncompatibleFeatures;
+      unknown != 0) {
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("the container needs feature {}, which this program does not know",
                             std::countr_zero(unknown)),
@@ -120,9 +124,12 @@ Header Header::decode(ByteView bytes) {
 }
 
 void Header::check() const {
-  const auto refuse = [](const std::string& what) { throw Error(ErrorCode::kInvalidArgument, what); };
+  const auto refuse = [](const std::string& what) {
+    throw Error(ErrorCode::kInvalidArgument, what);
+  };
   if (block_bytes < kMinBlockBytes || block_bytes > kMaxBlockBytes) {
-    refuse(fmt::format("block size {} is not between {} and {}", block_bytes, kMinBlockBytes, kMaxBlockBytes));
+    refuse(fmt::format("block size {} is not between {} and {}", block_bytes, kMinBlockBytes,
+                       kMaxBlockBytes));
   }
   if (!std::has_single_bit(align) || align > kMaxAlign) {
     refuse(fmt::format("alignment {} is not a power of two from 1 to {}", align, kMaxAlign));
@@ -130,7 +137,8 @@ void Header::check() const {
   if (piece_bytes == 0 || piece_bytes > piece_bytes_of(block_bytes, align)) {
     refuse(fmt::format("piece size {} does not fit blocks of {}", piece_bytes, block_bytes));
   }
-  if (header_bytes != round_up(kBytes, align)) refuse(fmt::format("header size {} is wrong", header_bytes));
+  if (header_bytes != round_up(kBytes, align))
+    refuse(fmt::format("header size {} is wrong", header_bytes));
   if (parts > kMaxParts) refuse(fmt::format("{} parts are more than {}", parts, kMaxParts));
   if (parts == 0 ? part != 0 : (part == 0 || part > parts)) {
     refuse(fmt::format("part {} of {} does not exist", part, parts));
@@ -159,7 +167,8 @@ std::array<std::byte, BlockHeader::kBytes> BlockHeader::encode(ByteView table_st
 
 BlockHeader BlockHeader::decode(ByteView block) {
   if (block.size() < kBytes) throw Error(ErrorCode::kTruncated, "block header is cut short");
-  if (as_text(block.first(kBlockMagic.size())) != kBlockMagic) corrupt("no block starts here (magic is wrong)");
+  if (as_text(block.first(kBlockMagic.size())) != kBlockMagic)
+    corrupt("no block starts here (magic is wrong)");
   BlockHeader h;
   const std::byte* p = block.data();
   h.number = load<std::uint64_t>(p + 8);
@@ -176,8 +185,10 @@ BlockHeader BlockHeader::decode(ByteView block) {
   if (h.table_stored_bytes > block.size() - kBytes) {
     throw Error(ErrorCode::kTruncated, "the record table of the block is cut short");
   }
-  check_crc("block header", load<std::uint32_t>(p + 4), crc32c(block.subspan(8, kBytes - 8 + h.table_stored_bytes)));
-  if (h.block_bytes < kBytes || h.block_bytes > kMaxBlockBytes) corrupt("block header: size out of range");
+  check_crc("block header", load<std::uint32_t>(p + 4),
+            crc32c(block.subspan(8, kBytes - 8 + h.table_stored_bytes)));
+  if (h.block_bytes < kBytes || h.block_bytes > kMaxBlockBytes)
+    corrupt("block header: size out of range");
   if (h.slots_offset < kBytes + h.table_stored_bytes || h.slots_offset > h.block_bytes) {
     corrupt("block header: slots start out of range");
   }
@@ -186,7 +197,8 @@ BlockHeader BlockHeader::decode(ByteView block) {
   }
   if (h.table_raw_bytes > kMaxBlockBytes) corrupt("block header: record table too large");
   if (codec > 1) corrupt("block header: unknown codec of the record table");
-  if (codec == 0 && h.table_raw_bytes != h.table_stored_bytes) corrupt("block header: sizes of the record table differ");
+  if (codec == 0 && h.table_raw_bytes != h.table_stored_bytes)
+    corrupt("block header: sizes of the record table differ");
   if (kind > 3) corrupt(fmt::format("block header: unknown kind {}", kind));
   if (!all_zero(block.subspan(46, 2)) || !all_zero(block.subspan(60, 4))) {
     corrupt("block header: reserved bytes are not zero");
@@ -195,8 +207,10 @@ BlockHeader BlockHeader::decode(ByteView block) {
   h.kind = static_cast<BlockKind>(kind);
   const bool is_piece = h.kind == BlockKind::kFirstPiece || h.kind == BlockKind::kNextPiece;
   if (is_piece != (h.record_bytes != 0)) corrupt("block header: record size contradicts the kind");
-  if (h.kind != BlockKind::kRecords && h.slots != 1) corrupt("block header: a block of this kind has one slot");
-  if ((h.kind == BlockKind::kNextPiece) != (h.piece != 0)) corrupt("block header: piece number contradicts the kind");
+  if (h.kind != BlockKind::kRecords && h.slots != 1)
+    corrupt("block header: a block of this kind has one slot");
+  if ((h.kind == BlockKind::kNextPiece) != (h.piece != 0))
+    corrupt("block header: piece number contradicts the kind");
   return h;
 }
 
@@ -310,7 +324,8 @@ std::array<std::byte, Tail::kBytes> Tail::encode() const {
 
 Tail Tail::decode(ByteView bytes) {
   if (as_text(bytes.subspan(56, 8)) != kTailMagic) {
-    throw Error(ErrorCode::kTruncated, "the container has no tail: it was cut short or never sealed");
+    throw Error(ErrorCode::kTruncated,
+                "the container has no tail: it was cut short or never sealed");
   }
   Tail t;
   t.version = load<std::uint32_t>(bytes.data() + 44);

@@ -39,7 +39,9 @@ Bytes NamePageBuilder::take() {
 }
 
 void decode_name_page(ByteView page, std::uint32_t count, std::string& keys, std::uint32_t* ends) {
-  const auto corrupt = [] { throw Error(ErrorCode::kCorrupt, "a name page of the index is damaged"); };
+  const auto corrupt = [] {
+    throw Error(ErrorCode::kCorrupt, "a name page of the index is damaged");
+  };
   std::uint64_t lengths[3][kNamePageKeys];
   for (auto& row : lengths) {
     for (std::uint32_t i = 0; i < count; ++i) {

@@ -1,4 +1,5 @@
-// Name pages: up to kNamePageKeys keys in name order, front-coded at both ends. Encoding: format-spec/index.md.
+// Name pages: up to kNamePageKeys keys in name order, front-coded at both ends. Encoding:
+// format-spec/index.md.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ class NamePageBuilder {
   Bytes prefixes_, suffixes_, middles_, text_;
 };
 
-// Decodes a page of `count` keys: end to end into `keys`, ends[i] being the end of key i. Throws kCorrupt.
+// Decodes a page of `count` keys: end to end into `keys`, ends[i] being the end of key i. Throws
+// kCorrupt.
 void decode_name_page(ByteView page, std::uint32_t count, std::string& keys, std::uint32_t* ends);
 
 }  // namespace sml

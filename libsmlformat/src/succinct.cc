@@ -33,7 +33,8 @@ std::uint64_t low_mask(unsigned width) noexcept {
   return width == 0 ? 0 : ~std::uint64_t{0} >> (kWordBits - width);
 }
 
-// Bits [bit, bit + width) of a packed array of `bytes` bytes (a multiple of 8), which holds them. width is 1 to 64.
+// Bits [bit, bit + width) of a packed array of `bytes` bytes (a multiple of 8), which holds them.
+// width is 1 to 64.
 std::uint64_t read_bits(const std::byte* data, std::uint64_t bytes, std::uint64_t bit,
                         unsigned width) noexcept {
   if (width <= 57) {
@@ -84,8 +85,8 @@ class BitPacker {
   unsigned used_ = 0;
 };
 
-// Position of the k-th one of a word that has more than k. Broadword: S. Vigna, "Broadword implementation of rank/select
-// queries", 2008.
+// Position of the k-th one of a word that has more than k. Broadword: S. Vigna, "Broadword
+// implementation of rank/select queries", 2008.
 unsigned select_in_word(std::uint64_t word, unsigned k) noexcept {
   constexpr std::uint64_t kOnes = 0x0101010101010101;
   std::uint64_t sums = word - ((word >> 1) & 0x5555555555555555);
@@ -131,14 +132,15 @@ struct Found {
 std::uint64_t select_portable(const std::byte* words, std::uint64_t count, std::uint64_t from,
                               unsigned k) noexcept {
   const Found found = find_word(words, count, from, k);
-  return found.word_number * kWordBits + (found.word == 0 ? 0 : select_in_word(found.word, found.k));
+  return found.word_number * kWordBits +
+         (found.word == 0 ? 0 : select_in_word(found.word, found.k));
 }
 
 #if defined(__x86_64__)
 [[gnu::target("popcnt,bmi,bmi2")]] std::uint64_t select_bmi2(const std::byte* words,
-                                                              std::uint64_t count,
-                                                              std::uint64_t from,
-                                                              unsigned k) noexcept {
+                                                             std::uint64_t count,
+                                                             std::uint64_t from,
+                                                             unsigned k) noexcept {
   const Found found = find_word(words, count, from, k);
   const std::uint64_t bit = _pdep_u64(std::uint64_t{1} << found.k, found.word);
   return found.word_number * kWordBits + (bit == 0 ? 0 : _tzcnt_u64(bit));
@@ -153,7 +155,8 @@ const bool kHasFastBmi2 = [] {
 }();
 #endif
 
-// Position of the k-th one (from 0) at or after bit `from` in `count` words; count * 64 where there is none.
+// Position of the k-th one (from 0) at or after bit `from` in `count` words; count * 64 where there
+// is none.
 std::uint64_t select_from(const std::byte* words, std::uint64_t count, std::uint64_t from,
                           unsigned k) noexcept {
 #if defined(__x86_64__)
@@ -172,9 +175,11 @@ std::uint64_t select_from(const std::byte* words, std::uint64_t count, std::uint
 
 std::uint64_t PackedInts::bytes_for(std::uint64_t count, unsigned width) noexcept {
   // 64 values fill `width` words exactly, so nothing overflows on the way.
-  const std::uint64_t words = count / kWordBits * width + ceil_div(count % kWordBits * width, kWordBits);
+  const std::uint64_t words =
+      count / kWordBits * width + ceil_div(count % kWordBits * width, kWordBits);
   constexpr std::uint64_t kMaxWords = std::numeric_limits<std::uint64_t>::max() / 8;
-  const bool fits = width <= kWordBits && count / kWordBits <= kMaxWords / kWordBits && words <= kMaxWords;
+  const bool fits =
+      width <= kWordBits && count / kWordBits <= kMaxWords / kWordBits && words <= kMaxWords;
   return fits ? words * sizeof(std::uint64_t) : std::numeric_limits<std::uint64_t>::max();
 }
 
@@ -232,7 +237,8 @@ BitVector::BitVector(ByteView bytes) {
       (word_at(words_, words - 1) & ~low_mask(static_cast<unsigned>(bits_ % kWordBits))) != 0) {
     corrupt("bit vector: ones behind the last bit");
   }
-  if (ones != ones_ || (bits_ % kDirectoryBits == 0 && word_at(directory_, directory - 1) != ones)) {
+  if (ones != ones_ ||
+      (bits_ % kDirectoryBits == 0 && word_at(directory_, directory - 1) != ones)) {
     corrupt("bit vector: the number of ones contradicts the bits");
   }
 }
@@ -258,8 +264,8 @@ std::uint64_t BitVector::select(std::uint64_t k) const noexcept {
   if (k >= ones_) {
     return bits_;
   }
-  std::uint64_t first = 0;                            // its directory value is <= k
-  std::uint64_t last = bits_ / kDirectoryBits + 1;    // beyond the end, or its value is > k
+  std::uint64_t first = 0;                          // its directory value is <= k
+  std::uint64_t last = bits_ / kDirectoryBits + 1;  // beyond the end, or its value is > k
   while (last - first > 1) {
     const std::uint64_t middle = first + (last - first) / 2;
     if (word_at(directory_, middle) <= k) {
@@ -270,7 +276,8 @@ std::uint64_t BitVector::select(std::uint64_t k) const noexcept {
   }
   // Less than 512 by the check on opening; cut so that bytes which changed since cannot widen it.
   const auto left = static_cast<unsigned>(k - word_at(directory_, first));
-  return std::min(bits_, select_from(words_, ceil_div(bits_, kWordBits), first * kDirectoryBits, left));
+  return std::min(bits_,
+                  select_from(words_, ceil_div(bits_, kWordBits), first * kDirectoryBits, left));
 }
 
 Bytes BitVector::encode(const std::vector<bool>& bits) {
@@ -344,7 +351,8 @@ std::uint64_t EliasFano::select(std::uint64_t i) const noexcept {
 std::uint64_t EliasFano::operator[](std::uint64_t i) const noexcept {
   // The low bits first: their cache miss then overlaps with those of the search.
   const auto low_bytes = static_cast<std::uint64_t>(high_ - low_);
-  const std::uint64_t low = low_bits_ == 0 ? 0 : read_bits(low_, low_bytes, i * low_bits_, low_bits_);
+  const std::uint64_t low =
+      low_bits_ == 0 ? 0 : read_bits(low_, low_bytes, i * low_bits_, low_bits_);
   return (select(i) - i) << low_bits_ | low;
 }
 

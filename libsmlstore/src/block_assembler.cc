@@ -5,8 +5,8 @@
 
 namespace sml {
 
-BlockAssembler::BlockAssembler(ContainerWriter& writer, Workers& workers, std::size_t blocks_in_flight,
-                               std::function<void()> appended)
+BlockAssembler::BlockAssembler(ContainerWriter& writer, Workers& workers,
+                               std::size_t blocks_in_flight, std::function<void()> appended)
     : writer_(writer),
       blocks_(workers),
       blocks_in_flight_(std::max<std::size_t>(1, blocks_in_flight)),
@@ -20,7 +20,8 @@ void BlockAssembler::add_dictionary(Bytes dictionary) {
   });
 }
 
-void BlockAssembler::add(const EncodedRecord& record, std::shared_ptr<const void> owner, bool starts_sample) {
+void BlockAssembler::add(const EncodedRecord& record, std::shared_ptr<const void> owner,
+                         bool starts_sample) {
   if (starts_sample) end_sample();
   sample_.push_back({record, std::move(owner)});
   sample_cost_ += record.cost(writer_.header().align);
@@ -65,8 +66,8 @@ void BlockAssembler::cut() {
   });
 }
 
-void BlockAssembler::add_in_pieces(std::uint64_t record_bytes, const PieceFunction& piece, bool in_order,
-                                   bool starts_sample) {
+void BlockAssembler::add_in_pieces(std::uint64_t record_bytes, const PieceFunction& piece,
+                                   bool in_order, bool starts_sample) {
   if (starts_sample) end_sample();
   place(true);
   large_sample_ = true;
@@ -76,7 +77,8 @@ void BlockAssembler::add_in_pieces(std::uint64_t record_bytes, const PieceFuncti
   for (std::uint32_t k = 0; k < pieces; ++k) {
     make_room();
     const std::uint64_t records_before = placed_records_ + (k == 0 ? 0 : 1);
-    const auto build = [&header, number = next_block_++, records_before, record_bytes, k](const Piece& p) {
+    const auto build = [&header, number = next_block_++, records_before, record_bytes,
+                        k](const Piece& p) {
       return build_piece(header, number, records_before, p.record, record_bytes, k);
     };
     if (in_order) {

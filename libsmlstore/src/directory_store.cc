@@ -80,7 +80,8 @@ std::vector<std::string> list_containers(const std::string& directory) {
     if (name.starts_with('.') || !name.ends_with(kContainerSuffix)) {
       continue;
     }
-    // A link that leads nowhere stays in: opening it says so, where leaving it out would lose records silently.
+    // A link that leads nowhere stays in: opening it says so, where leaving it out would lose
+    // records silently.
     const bool maybe_directory = found->d_type != DT_REG;
     if (maybe_directory && is_directory(join(directory, name))) {
       continue;
@@ -100,7 +101,8 @@ std::string container_name(std::string_view path) {
 }
 
 void make_directories(const std::string& directory) {
-  // From the longest prefix that exists downwards; each new name is synced, since what is published below needs it.
+  // From the longest prefix that exists downwards; each new name is synced, since what is published
+  // below needs it.
   std::vector<std::string> missing;
   std::string path = directory;
   while (!path.empty() && !is_directory(path)) {

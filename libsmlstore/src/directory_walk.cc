@@ -18,7 +18,8 @@ namespace sml {
 namespace {
 
 constexpr std::size_t kBufferBytes = 64U << 10;
-// A tree may be deeper than a process may have files open. Reopening is by name from the root, hence the generous number.
+// A tree may be deeper than a process may have files open. Reopening is by name from the root,
+// hence the generous number.
 constexpr std::size_t kMaxOpenLevels = 64;
 
 int open_directory(int parent, const char* name, bool follow) noexcept {
@@ -176,7 +177,8 @@ void DirectoryWalk::list_directory() {
       Found found;
       found.name = level.names.size();
       found.name_bytes = static_cast<std::uint16_t>(name.size());
-      found.stem_bytes = static_cast<std::uint16_t>(directory ? name.size() : key_stem(name).size());
+      found.stem_bytes =
+          static_cast<std::uint16_t>(directory ? name.size() : key_stem(name).size());
       found.kind = kind;
       level.names.insert(level.names.end(), name.begin(), name.end());
       level.names.push_back('\0');
@@ -212,8 +214,9 @@ DirectoryWalk::Kind DirectoryWalk::kind_of(const Level& level, unsigned char typ
   }
 }
 
-// Name order of the keys below: files by stem, then by name; a directory's keys all begin with its name and a slash, so it counts as
-// a file with that stem. Exactly the order of all keys of the tree, since no name holds a slash.
+// Name order of the keys below: files by stem, then by name; a directory's keys all begin with its
+// name and a slash, so it counts as a file with that stem. Exactly the order of all keys of the
+// tree, since no name holds a slash.
 void DirectoryWalk::sort(Level& level) const {
   const char* names = level.names.data();
   const auto text_bytes = [](const Found& f) -> std::size_t {
@@ -222,7 +225,8 @@ void DirectoryWalk::sort(Level& level) const {
   };
   // The sort text's byte at `i`: that of the stem, or the slash behind a directory's name.
   const auto text_byte = [names](const Found& f, std::size_t i) {
-    return i < f.stem_bytes ? static_cast<unsigned char>(names[f.name + i]) : static_cast<unsigned char>('/');
+    return i < f.stem_bytes ? static_cast<unsigned char>(names[f.name + i])
+                            : static_cast<unsigned char>('/');
   };
   if (level.found.size() < 2) {
     return;

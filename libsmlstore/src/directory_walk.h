@@ -27,12 +27,14 @@ class DirectoryWalk {
   void walk(const std::string& root);
 
  private:
-  // What is known before the file is looked at. Links are kept apart: what they lead to has been looked up for sorting only.
+  // What is known before the file is looked at. Links are kept apart: what they lead to has been
+  // looked up for sorting only.
   enum class Kind : std::uint8_t { kFile, kDirectory, kLink, kLinkedDirectory, kOther };
 
   struct Found {
-    std::uint64_t order = 0;  // the first 8 bytes of the sort text that not all names share, big-endian
-    std::uint64_t name = 0;   // offset of the NUL-terminated name in Level::names
+    std::uint64_t order =
+        0;  // the first 8 bytes of the sort text that not all names share, big-endian
+    std::uint64_t name = 0;  // offset of the NUL-terminated name in Level::names
     std::uint16_t name_bytes = 0;
     std::uint16_t stem_bytes = 0;  // of a directory, those of its whole name
     Kind kind = Kind::kFile;
@@ -70,8 +72,9 @@ class DirectoryWalk {
   const SourceOptions& options_;
   FileFunction on_file_;
   std::string root_;
-  std::string path_;           // of the current directory below the root
-  std::vector<Level> levels_;  // the first depth_ are in use; the others keep their memory for later
+  std::string path_;  // of the current directory below the root
+  std::vector<Level>
+      levels_;  // the first depth_ are in use; the others keep their memory for later
   std::size_t depth_ = 0;
   std::size_t oldest_open_ = 1;  // levels 1 to this one, not included, are closed
   std::vector<char> buffer_;     // for getdents64

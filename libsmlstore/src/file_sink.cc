@@ -85,7 +85,8 @@ std::string temporary_path(const std::string& path) {
 }
 
 Error exists_error(const std::string& path) {
-  return Error(ErrorCode::kAlreadyExists, shown_path(path) + ": exists already", "--overwrite replaces it");
+  return Error(ErrorCode::kAlreadyExists, shown_path(path) + ": exists already",
+               "--overwrite replaces it");
 }
 
 // 0, or the error. Without `overwrite` never replaces a file, on file systems that can promise it.
@@ -113,7 +114,8 @@ int rename_into_place(const char* from, const char* to, bool overwrite) noexcept
   return ::rename(from, to) == 0 ? 0 : errno;
 }
 
-// Makes the name durable. A directory that may be written but not read is synced with its whole file system.
+// Makes the name durable. A directory that may be written but not read is synced with its whole
+// file system.
 int sync_directory(const std::string& directory, int file) noexcept {
   const FileDescriptor fd(open_path(directory, O_RDONLY | O_DIRECTORY));
   if (!fd) {
@@ -125,7 +127,8 @@ int sync_directory(const std::string& directory, int file) noexcept {
 
 }  // namespace
 
-FileSink::FileSink(std::string path, bool overwrite) : path_(std::move(path)), overwrite_(overwrite) {
+FileSink::FileSink(std::string path, bool overwrite)
+    : path_(std::move(path)), overwrite_(overwrite) {
   struct stat status {};
   if (::lstat(path_.c_str(), &status) == 0) {
     // A link is judged by what it points to, and replaced itself.
@@ -152,7 +155,8 @@ FileSink::FileSink(std::string path, bool overwrite) : path_(std::move(path)), o
   if (fd_ < 0) {
     const int error = errno;
     unregister_unpublished(registered_);
-    // Also where the directory does not exist: what was asked for is a new file, so this is no kNotFound.
+    // Also where the directory does not exist: what was asked for is a new file, so this is no
+    // kNotFound.
     throw Error(ErrorCode::kIo, system_error(path_, "cannot create", error).what());
   }
 }
@@ -169,7 +173,8 @@ FileSink::~FileSink() {
 
 void FileSink::append(ByteView bytes) {
   while (!bytes.empty()) {
-    const ssize_t put = ::write(fd_, bytes.data(), std::min<std::size_t>(bytes.size(), kWriteBackBytes));
+    const ssize_t put =
+        ::write(fd_, bytes.data(), std::min<std::size_t>(bytes.size(), kWriteBackBytes));
     if (put < 0 && errno == EINTR) {
       continue;
     }

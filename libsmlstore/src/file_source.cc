@@ -16,7 +16,8 @@
 namespace sml {
 namespace {
 
-// File systems whose pages cannot vanish because another machine changed the file. linux/magic.h lacks the last three.
+// File systems whose pages cannot vanish because another machine changed the file. linux/magic.h
+// lacks the last three.
 constexpr std::array kLocalFileSystems = {
     std::int64_t{EXT4_SUPER_MAGIC},  // ext2 and ext3 as well
     std::int64_t{XFS_SUPER_MAGIC},
@@ -61,8 +62,9 @@ FileSource::FileSource(const std::string& path, Mapping mapping) : path_(path) {
     throw system_error(path, "cannot open", errno);
   }
   if (!S_ISREG(status.st_mode)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                shown_path(path) + (S_ISDIR(status.st_mode) ? ": is a directory" : ": is no regular file"));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        shown_path(path) + (S_ISDIR(status.st_mode) ? ": is a directory" : ": is no regular file"));
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
   if (mapping == Mapping::kWhereSafe && size_ > 0 && safe_to_map(fd.get())) {

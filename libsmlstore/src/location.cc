@@ -14,7 +14,8 @@ Location Location::parse(std::string_view text) {
     throw Error(ErrorCode::kInvalidArgument, "a location cannot hold a NUL byte");
   }
   if (text.starts_with("rados://")) {
-    throw Error(ErrorCode::kUnsupported, std::string(text) + ": this build has no support for Ceph (librados)");
+    throw Error(ErrorCode::kUnsupported,
+                std::string(text) + ": this build has no support for Ceph (librados)");
   }
   return Location{std::string(text)};
 }

@@ -9,9 +9,10 @@
 namespace sml {
 namespace {
 
-// Multikey quicksort over 8-byte pieces that are kept beside the indices, so that a key is fetched once for every 8 of its
-// bytes that matter (J. Bentley, R. Sedgewick 1997; R. Ng, K. Kakehi 2007). What is sorted is the key with a zero byte put
-// behind its stem: zero occurs in no key, so plain byte order of these strings is name order.
+// Multikey quicksort over 8-byte pieces that are kept beside the indices, so that a key is fetched
+// once for every 8 of its bytes that matter (J. Bentley, R. Sedgewick 1997; R. Ng, K. Kakehi 2007).
+// What is sorted is the key with a zero byte put behind its stem: zero occurs in no key, so plain
+// byte order of these strings is name order.
 class NameSorter {
  public:
   struct Row {
@@ -20,7 +21,8 @@ class NameSorter {
   };
   using Iterator = std::pmr::vector<Row>::iterator;
 
-  explicit NameSorter(const std::function<std::string_view(std::uint32_t)>& key_of) : key_of_(key_of) {}
+  explicit NameSorter(const std::function<std::string_view(std::uint32_t)>& key_of)
+      : key_of_(key_of) {}
 
   void sort(Iterator begin, Iterator end, std::size_t depth) const {
     while (end - begin > 1) {
@@ -35,7 +37,8 @@ class NameSorter {
       Iterator run = begin;
       for (;;) {
         const std::uint64_t piece = run->piece;
-        const Iterator run_end = std::find_if(run, end, [piece](const Row& row) { return row.piece != piece; });
+        const Iterator run_end =
+            std::find_if(run, end, [piece](const Row& row) { return row.piece != piece; });
         if (run_end == end) break;
         sort(run, run_end, depth);
         run = run_end;
@@ -56,7 +59,7 @@ class NameSorter {
       std::memcpy(bytes, key.data() + depth, filled);
     }
     if (filled < sizeof bytes && depth + filled == stem) ++filled;  // the zero byte
-    const std::size_t from = depth + filled;                         // in the string, so from - 1 in the key
+    const std::size_t from = depth + filled;  // in the string, so from - 1 in the key
     if (filled < sizeof bytes && from <= key.size()) {
       const std::size_t rest = std::min(sizeof bytes - filled, key.size() + 1 - from);
       std::memcpy(bytes + filled, key.data() + from - 1, rest);
@@ -82,7 +85,8 @@ void sort_by_name(std::pmr::vector<std::uint32_t>& indices,
   rows.reserve(indices.size());
   for (const std::uint32_t index : indices) rows.push_back({0, index});
   NameSorter(key_of).sort(rows.begin(), rows.end(), 0);
-  std::transform(rows.begin(), rows.end(), indices.begin(), [](const NameSorter::Row& row) { return row.index; });
+  std::transform(rows.begin(), rows.end(), indices.begin(),
+                 [](const NameSorter::Row& row) { return row.index; });
 }
 
 }  // namespace sml

@@ -1,13 +1,14 @@
 // Work done in parallel, results taken in the order of submission.
 #pragma once
 
-#include <boost/asio/post.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <deque>
 #include <future>
 #include <memory>
 #include <thread>
 #include <utility>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
 
 namespace sml {
 

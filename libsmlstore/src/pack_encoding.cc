@@ -8,8 +8,8 @@
 namespace sml {
 namespace {
 
-constexpr std::uint64_t kTrainingLook = 16U << 20;         // raw bytes looked at, at most
-constexpr std::uint64_t kTrainingSample = 8U << 20;        // compressible bytes trained on, at most
+constexpr std::uint64_t kTrainingLook = 16U << 20;   // raw bytes looked at, at most
+constexpr std::uint64_t kTrainingSample = 8U << 20;  // compressible bytes trained on, at most
 constexpr std::size_t kMaxTrainingRecordBytes = 64U << 10;  // of one record
 constexpr std::size_t kMaxDictionary = 110U << 10;
 constexpr std::size_t kMinTrainingBytes = 128U << 10;
@@ -77,7 +77,8 @@ void RecordBatch::encode(Encoder& encoder) {
   }
   for (std::size_t i = 0; i < items_.size(); ++i) {
     EncodedRecord& e = items_[i].encoded;
-    if (arena_offsets[i] != kInRaw) e.stored = ByteView(arena_).subspan(arena_offsets[i], e.stored.size());
+    if (arena_offsets[i] != kInRaw)
+      e.stored = ByteView(arena_).subspan(arena_offsets[i], e.stored.size());
   }
   if (!raw_needed) raw_ = Bytes();
 }
@@ -96,12 +97,14 @@ void DictionaryTrainer::add(ByteView raw) {
 }
 
 std::optional<Bytes> DictionaryTrainer::train(std::optional<std::uint64_t> total_bytes) const {
-  if (sample_bytes_.size() < kMinTrainingRecords || samples_.size() < kMinTrainingBytes) return std::nullopt;
+  if (sample_bytes_.size() < kMinTrainingRecords || samples_.size() < kMinTrainingBytes)
+    return std::nullopt;
   std::optional<Bytes> trained =
       Dictionary::train(samples_, sample_bytes_, std::min(kMaxDictionary, samples_.size() / 8));
   if (!trained) return std::nullopt;
 
-  // A trial on some of the records: the gain, carried over to all bytes, must be well above what the dictionary takes.
+  // A trial on some of the records: the gain, carried over to all bytes, must be well above what
+  // the dictionary takes.
   const auto dictionary = std::make_shared<const Dictionary>(*trained, options_.level);
   Encoder with(options_, dictionary);
   Encoder without(options_, nullptr);
@@ -121,7 +124,8 @@ std::optional<Bytes> DictionaryTrainer::train(std::optional<std::uint64_t> total
   }
   if (bytes_with >= bytes_without) return std::nullopt;
   const double gain = static_cast<double>(bytes_without - bytes_with) / static_cast<double>(tried);
-  const double compressible = static_cast<double>(samples_.size()) / static_cast<double>(seen_bytes_);
+  const double compressible =
+      static_cast<double>(samples_.size()) / static_cast<double>(seen_bytes_);
   const double total = static_cast<double>(total_bytes.value_or(seen_bytes_)) * compressible;
   // The dictionary has seen the records of the trial, so half of the gain is taken for granted.
   if (gain * total / 2 < static_cast<double>(trained->size())) return std::nullopt;

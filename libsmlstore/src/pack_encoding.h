@@ -48,7 +48,7 @@ class RecordBatch {
     std::uint64_t raw_bytes = 0;
     std::size_t raw_offset = 0;  // in the batch's raw bytes
     bool starts_sample = true;
-    EncodedRecord encoded;       // after encode()
+    EncodedRecord encoded;  // after encode()
   };
 
   void reserve(std::size_t raw_bytes) { raw_.reserve(raw_bytes); }
@@ -58,7 +58,9 @@ class RecordBatch {
 
   std::vector<Item>& items() noexcept { return items_; }
   const std::vector<Item>& items() const noexcept { return items_; }
-  ByteView raw(const Item& item) const noexcept { return ByteView(raw_).subspan(item.raw_offset, item.raw_bytes); }
+  ByteView raw(const Item& item) const noexcept {
+    return ByteView(raw_).subspan(item.raw_offset, item.raw_bytes);
+  }
   std::size_t raw_bytes() const noexcept { return raw_.size(); }
 
   // Fills in `encoded` of all records; the raw bytes are given up where nothing refers to them.
@@ -78,7 +80,8 @@ class DictionaryTrainer {
   // Whether more records would help. Without compression never.
   bool wants_more() const noexcept;
   void add(ByteView raw);
-  // `total_bytes`: of all records to be packed, where known. Nothing where a dictionary would not pay.
+  // `total_bytes`: of all records to be packed, where known. Nothing where a dictionary would not
+  // pay.
   std::optional<Bytes> train(std::optional<std::uint64_t> total_bytes) const;
 
  private:

@@ -1,9 +1,9 @@
 #include "pack_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
+
+#include <fmt/format.h>
 
 #include "name_sort.h"
 #include "quote.h"
@@ -23,10 +23,11 @@ void drop_duplicates(Indices& by_name, const RecordList& records, const PackOpti
     std::size_t end = i + 1;
     while (end < by_name.size() && records.key(by_name[end]) == records.key(by_name[i])) ++end;
     if (end - i > 1 && options.on_duplicate == OnDuplicate::kError) {
-      throw Error(ErrorCode::kAlreadyExists,
-                  fmt::format("two records have the key {}: {} and {}", quote(records.key(by_name[i])),
-                              quote(records.origin(by_name[i])), quote(records.origin(by_name[i + 1]))),
-                  "--on-duplicate skip keeps the first, replace the last");
+      throw Error(
+          ErrorCode::kAlreadyExists,
+          fmt::format("two records have the key {}: {} and {}", quote(records.key(by_name[i])),
+                      quote(records.origin(by_name[i])), quote(records.origin(by_name[i + 1]))),
+          "--on-duplicate skip keeps the first, replace the last");
     }
     const std::size_t winner = options.on_duplicate == OnDuplicate::kReplace ? end - 1 : i;
     for (std::size_t j = i; j < end; ++j) {
@@ -39,10 +40,12 @@ void drop_duplicates(Indices& by_name, const RecordList& records, const PackOpti
 }
 
 // Where each sample starts in name order.
-Indices sample_ranks(const Indices& by_name, const RecordList& records, std::pmr::memory_resource* memory) {
+Indices sample_ranks(const Indices& by_name, const RecordList& records,
+                     std::pmr::memory_resource* memory) {
   Indices starts(memory);
   for (std::uint32_t rank = 0; rank < by_name.size(); ++rank) {
-    if (rank == 0 || key_stem(records.key(by_name[rank])) != key_stem(records.key(by_name[rank - 1]))) {
+    if (rank == 0 ||
+        key_stem(records.key(by_name[rank])) != key_stem(records.key(by_name[rank - 1]))) {
       starts.push_back(rank);
     }
   }
@@ -50,14 +53,16 @@ Indices sample_ranks(const Indices& by_name, const RecordList& records, std::pmr
 }
 
 // Samples in the order in which their first records came; their records as they came.
-void order_as_given(PackSequence& sequence, const Indices& starts, std::pmr::memory_resource* memory) {
+void order_as_given(PackSequence& sequence, const Indices& starts,
+                    std::pmr::memory_resource* memory) {
   const auto& by_name = sequence.by_name;
   struct Sample {
     std::uint32_t first_index, begin, end;
   };
   std::pmr::vector<Sample> samples(memory);
   for (std::size_t s = 0; s < starts.size(); ++s) {
-    const std::uint32_t end = s + 1 < starts.size() ? starts[s + 1] : static_cast<std::uint32_t>(by_name.size());
+    const std::uint32_t end =
+        s + 1 < starts.size() ? starts[s + 1] : static_cast<std::uint32_t>(by_name.size());
     const auto first = std::min_element(by_name.begin() + starts[s], by_name.begin() + end);
     samples.push_back({*first, starts[s], end});
   }
@@ -65,8 +70,10 @@ void order_as_given(PackSequence& sequence, const Indices& starts, std::pmr::mem
             [](const Sample& a, const Sample& b) { return a.first_index < b.first_index; });
   for (const Sample& sample : samples) {
     const std::size_t first = sequence.by_number.size();
-    sequence.by_number.insert(sequence.by_number.end(), by_name.begin() + sample.begin, by_name.begin() + sample.end);
-    std::sort(sequence.by_number.begin() + static_cast<std::ptrdiff_t>(first), sequence.by_number.end());
+    sequence.by_number.insert(sequence.by_number.end(), by_name.begin() + sample.begin,
+                              by_name.begin() + sample.end);
+    std::sort(sequence.by_number.begin() + static_cast<std::ptrdiff_t>(first),
+              sequence.by_number.end());
     sequence.sample_starts[first] = true;
   }
 }
@@ -85,7 +92,8 @@ void order_grouped(PackSequence& sequence, const RecordList& records, const Pack
         options.order == PackOrder::kRandom ? permutation.invert(position) : position;
     const std::size_t end = sample + 1 < starts.size() ? starts[sample + 1] : by_name.size();
     sequence.sample_starts[sequence.by_number.size()] = true;
-    for (std::size_t rank = starts[sample]; rank < end; ++rank) sequence.by_number.push_back(by_name[rank]);
+    for (std::size_t rank = starts[sample]; rank < end; ++rank)
+      sequence.by_number.push_back(by_name[rank]);
   }
 }
 
@@ -107,7 +115,8 @@ void order_ungrouped(PackSequence& sequence, const PackOptions& options) {
       for (std::uint64_t rank = 0; rank < by_name.size(); rank += numbers.size()) {
         numbers.resize(std::min<std::uint64_t>(numbers.size(), by_name.size() - rank));
         permutation.apply(rank, numbers);
-        for (std::size_t i = 0; i < numbers.size(); ++i) sequence.by_number[numbers[i]] = by_name[rank + i];
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+          sequence.by_number[numbers[i]] = by_name[rank + i];
       }
       break;
     }
@@ -120,16 +129,18 @@ bool in_part(std::string_view key, std::uint32_t part, std::uint32_t parts) noex
   return parts == 0 || xxh3_64(as_bytes(key_stem(key))) % parts == part - 1;
 }
 
-PackSequence plan_sequence(const RecordList& records, const PackOptions& options, const std::vector<bool>& excluded,
-                           std::pmr::memory_resource* memory) {
+PackSequence plan_sequence(const RecordList& records, const PackOptions& options,
+                           const std::vector<bool>& excluded, std::pmr::memory_resource* memory) {
   if (records.size() > kMaxRecords) {
-    throw Error(ErrorCode::kLimit, fmt::format("{} records are more than a container holds", records.size()),
+    throw Error(ErrorCode::kLimit,
+                fmt::format("{} records are more than a container holds", records.size()),
                 "pack into several containers with --part");
   }
   PackSequence sequence(memory);
   sequence.by_name.reserve(records.size());
   for (std::uint32_t i = 0; i < records.size(); ++i) {
-    if ((excluded.empty() || !excluded[i]) && in_part(records.key(i), options.part, options.parts)) {
+    if ((excluded.empty() || !excluded[i]) &&
+        in_part(records.key(i), options.part, options.parts)) {
       sequence.by_name.push_back(i);
     }
   }
@@ -154,7 +165,8 @@ PlannedNames::PlannedNames(const RecordList& records, const PackSequence& sequen
 }
 
 PackPlan plan_pack(const RecordList& records, const PackOptions& options) {
-  const PackSequence sequence = plan_sequence(records, options, {}, std::pmr::get_default_resource());
+  const PackSequence sequence =
+      plan_sequence(records, options, {}, std::pmr::get_default_resource());
   PackPlan plan;
   plan.records = sequence.by_number.size();
   plan.samples = sequence.samples;

@@ -13,7 +13,8 @@
 
 namespace sml {
 
-// The order of a list's records: by name and by number. Records are meant by their index in the list.
+// The order of a list's records: by name and by number. Records are meant by their index in the
+// list.
 struct PackSequence {
   explicit PackSequence(std::pmr::memory_resource* memory) : by_name(memory), by_number(memory) {}
 
@@ -23,10 +24,11 @@ struct PackSequence {
   std::uint64_t samples = 0;
 };
 
-// `excluded` (empty, or one flag per record): records to leave out. Throws kAlreadyExists for duplicates under OnDuplicate::kError, kLimit for more
-// than kMaxRecords records; otherwise calls on_dropped for each duplicate left out.
-PackSequence plan_sequence(const RecordList& records, const PackOptions& options, const std::vector<bool>& excluded,
-                           std::pmr::memory_resource* memory);
+// `excluded` (empty, or one flag per record): records to leave out. Throws kAlreadyExists for
+// duplicates under OnDuplicate::kError, kLimit for more than kMaxRecords records; otherwise calls
+// on_dropped for each duplicate left out.
+PackSequence plan_sequence(const RecordList& records, const PackOptions& options,
+                           const std::vector<bool>& excluded, std::pmr::memory_resource* memory);
 
 // Whether a key belongs to the part that is packed.
 bool in_part(std::string_view key, std::uint32_t part, std::uint32_t parts) noexcept;
@@ -36,8 +38,12 @@ class PlannedNames final : public NameList {
  public:
   PlannedNames(const RecordList& records, const PackSequence& sequence, PackOrder order);
   std::uint64_t size() const override { return sequence_.by_name.size(); }
-  std::string_view key(std::uint64_t rank) const override { return records_.key(sequence_.by_name[rank]); }
-  std::uint64_t number(std::uint64_t rank) const override { return numbers_[sequence_.by_name[rank]]; }
+  std::string_view key(std::uint64_t rank) const override {
+    return records_.key(sequence_.by_name[rank]);
+  }
+  std::uint64_t number(std::uint64_t rank) const override {
+    return numbers_[sequence_.by_name[rank]];
+  }
 
  private:
   const RecordList& records_;

@@ -22,7 +22,8 @@ inline Header header_of(const PackOptions& options) {
   header.parts = options.parts;
   header.order = options.order;
   header.grouping = options.grouping;
-  header.header_bytes = static_cast<std::uint32_t>(round_up(Header::kBytes, std::max(1U, options.align)));
+  header.header_bytes =
+      static_cast<std::uint32_t>(round_up(Header::kBytes, std::max(1U, options.align)));
   if (header.block_bytes >= kMinBlockBytes && header.align <= kMaxAlign) {
     header.piece_bytes = piece_bytes_of(header.block_bytes, header.align);
   }
@@ -30,8 +31,9 @@ inline Header header_of(const PackOptions& options) {
   return header;
 }
 
-// How much may be under way at once, so that records in flight stay within options.memory_bytes: half of it for batches, whose
-// raw and encoded bytes and last record (at most a piece) count, half for blocks, each with the records it is built from.
+// How much may be under way at once, so that records in flight stay within options.memory_bytes:
+// half of it for batches, whose raw and encoded bytes and last record (at most a piece) count, half
+// for blocks, each with the records it is built from.
 struct InFlight {
   InFlight(const PackOptions& options, const Header& header, unsigned threads)
       : batches(limit(options.memory_bytes / 2, 2 * (kBatchBytes + header.piece_bytes), threads)),
@@ -42,7 +44,8 @@ struct InFlight {
 
  private:
   static std::size_t limit(std::uint64_t memory, std::uint64_t each, unsigned threads) {
-    return static_cast<std::size_t>(std::clamp<std::uint64_t>(memory / each, 1, 4 * std::uint64_t{threads}));
+    return static_cast<std::size_t>(
+        std::clamp<std::uint64_t>(memory / each, 1, 4 * std::uint64_t{threads}));
   }
 };
 

@@ -1,12 +1,12 @@
 #include "smlstore/packer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "block_assembler.h"
 #include "ordered_tasks.h"
@@ -50,7 +50,8 @@ class ListPacker {
       sequence_.emplace(plan_sequence(list_, options_, excluded_, memory_));
       std::optional<ContainerSummary> summary = attempt();
       if (summary) return *summary;
-      // The order depends on the number of records, so without the unreadable ones everything is placed anew.
+      // The order depends on the number of records, so without the unreadable ones everything is
+      // placed anew.
       sink_.restart();
     }
   }
@@ -58,9 +59,12 @@ class ListPacker {
  private:
   std::optional<ContainerSummary> attempt();
   std::shared_ptr<const Dictionary> train(BlockAssembler& assembler);
-  std::shared_ptr<ListBatch> read_batch(std::uint64_t first, std::uint64_t last, EncoderPool& encoders) const;
+  std::shared_ptr<ListBatch> read_batch(std::uint64_t first, std::uint64_t last,
+                                        EncoderPool& encoders) const;
   std::uint64_t batch_end(std::uint64_t first) const;
-  bool is_large(std::uint64_t position) const { return list_.bytes(source(position)) > header_.piece_bytes; }
+  bool is_large(std::uint64_t position) const {
+    return list_.bytes(source(position)) > header_.piece_bytes;
+  }
   std::uint32_t source(std::uint64_t position) const { return sequence_->by_number[position]; }
   bool starts_sample(std::uint64_t position) const {
     return options_.grouping == Grouping::kNone || sequence_->sample_starts[position];
@@ -80,7 +84,8 @@ class ListPacker {
   Header header_;
   std::optional<PackSequence> sequence_;
   std::vector<bool> excluded_;
-  std::atomic<bool> only_reading_{false};  // records were found unreadable: what follows is read to find them all
+  std::atomic<bool> only_reading_{
+      false};  // records were found unreadable: what follows is read to find them all
 };
 
 std::uint64_t ListPacker::batch_end(std::uint64_t first) const {
@@ -99,11 +104,13 @@ std::shared_ptr<ListBatch> ListPacker::read_batch(std::uint64_t first, std::uint
                                                   EncoderPool& encoders) const {
   auto batch = std::make_shared<ListBatch>();
   std::uint64_t raw_bytes = 0;
-  for (std::uint64_t position = first; position < last; ++position) raw_bytes += list_.bytes(source(position));
+  for (std::uint64_t position = first; position < last; ++position)
+    raw_bytes += list_.bytes(source(position));
   batch->records.reserve(raw_bytes);
   for (std::uint64_t position = first; position < last; ++position) {
     const std::uint32_t i = source(position);
-    const MutableBytes raw = batch->records.add(list_.key(i), list_.bytes(i), starts_sample(position));
+    const MutableBytes raw =
+        batch->records.add(list_.key(i), list_.bytes(i), starts_sample(position));
     try {
       list_.read(i, 0, raw);
     } catch (const Error& e) {
@@ -149,11 +156,13 @@ void ListPacker::exclude(std::uint32_t index, const Error& error) {
   only_reading_ = true;
 }
 
-void ListPacker::add_large(std::uint64_t position, BlockAssembler& assembler, EncoderPool& encoders) {
+void ListPacker::add_large(std::uint64_t position, BlockAssembler& assembler,
+                           EncoderPool& encoders) {
   const std::uint32_t i = source(position);
   const auto read_piece = [this, i, &encoders](std::uint32_t k) {
     const std::uint64_t offset = std::uint64_t{k} * header_.piece_bytes;
-    const std::uint64_t bytes = std::min<std::uint64_t>(header_.piece_bytes, list_.bytes(i) - offset);
+    const std::uint64_t bytes =
+        std::min<std::uint64_t>(header_.piece_bytes, list_.bytes(i) - offset);
     auto batch = std::make_shared<RecordBatch>();
     try {
       list_.read(i, offset, batch->add(list_.key(i), bytes, true));
@@ -190,7 +199,8 @@ std::optional<ContainerSummary> ListPacker::attempt() {
       // Read ahead up to the next large record, which waits until all before it are placed.
       while (next < end && !is_large(next) && batches.size() < limits.batches) {
         const std::uint64_t last = batch_end(next);
-        batches.submit([this, first = next, last, &encoders] { return read_batch(first, last, *encoders); });
+        batches.submit(
+            [this, first = next, last, &encoders] { return read_batch(first, last, *encoders); });
         next = last;
       }
       if (batches.empty()) {
@@ -201,7 +211,8 @@ std::optional<ContainerSummary> ListPacker::attempt() {
         continue;
       }
       const std::shared_ptr<ListBatch> batch = batches.take();
-      for (const ListBatch::Failure& failure : batch->failures) exclude(failure.index, failure.error);
+      for (const ListBatch::Failure& failure : batch->failures)
+        exclude(failure.index, failure.error);
       for (const RecordBatch::Item& item : batch->records.items()) {
         progress.bytes += item.raw_bytes;
         ++progress.records;

@@ -22,7 +22,8 @@ int open_at(int directory, const char* path, int flags, unsigned mode) noexcept 
   return fd;
 }
 
-// The last part of a path, short enough for the kernel, and the directory that it is relative to (AT_FDCWD for a short path).
+// The last part of a path, short enough for the kernel, and the directory that it is relative to
+// (AT_FDCWD for a short path).
 struct ShortPath {
   FileDescriptor holder;
   int directory = AT_FDCWD;
@@ -162,8 +163,8 @@ void read_regular_file(std::string_view path, std::uint64_t file_bytes, std::uin
   if (!fd) {
     throw system_error(path, "cannot open", errno);
   }
-  // No fstat(): one byte more than the file should have tells that it has not grown, and a FIFO or a directory cannot be read
-  // by position.
+  // No fstat(): one byte more than the file should have tells that it has not grown, and a FIFO or
+  // a directory cannot be read by position.
   std::byte beyond{};
   std::size_t done = 0;
   do {

@@ -1,5 +1,5 @@
-// What the sources, sinks and spill files need of POSIX: descriptors that close themselves, reads and writes that are whole,
-// paths longer than PATH_MAX, and errors that name the path.
+// What the sources, sinks and spill files need of POSIX: descriptors that close themselves, reads
+// and writes that are whole, paths longer than PATH_MAX, and errors that name the path.
 #pragma once
 
 #include <cstdint>
@@ -49,15 +49,19 @@ int open_path(std::string_view path, int flags, unsigned mode = 0) noexcept;
 // Likewise fstatat(2).
 int stat_path(std::string_view path, struct stat& status, bool follow) noexcept;
 
-// Fills `out` from `offset`; fewer bytes only at the end of the file. Throws the system's error, naming `path`.
+// Fills `out` from `offset`; fewer bytes only at the end of the file. Throws the system's error,
+// naming `path`.
 std::size_t read_at(int fd, std::uint64_t offset, MutableBytes out, std::string_view path);
 void write_at(int fd, std::uint64_t offset, ByteView bytes, std::string_view path);
 
-// Reads out.size() bytes from `offset` of the regular file at `path`, which was `file_bytes` long (kIo, "changed while it was
-// read", where it ends within the range, or goes on behind a range that reaches file_bytes). Never waits for a FIFO or a device.
-void read_regular_file(std::string_view path, std::uint64_t file_bytes, std::uint64_t offset, MutableBytes out, bool follow);
+// Reads out.size() bytes from `offset` of the regular file at `path`, which was `file_bytes` long
+// (kIo, "changed while it was read", where it ends within the range, or goes on behind a range that
+// reaches file_bytes). Never waits for a FIFO or a device.
+void read_regular_file(std::string_view path, std::uint64_t file_bytes, std::uint64_t offset,
+                       MutableBytes out, bool follow);
 
-// Why something that is neither a file nor a directory cannot be a record: "is a FIFO", "is a device", ...
+// Why something that is neither a file nor a directory cannot be a record: "is a FIFO", "is a
+// device", ...
 const char* special_file(mode_t mode) noexcept;
 
 // The error of a file whose length is not what it was when it was listed.

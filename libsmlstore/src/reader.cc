@@ -12,8 +12,8 @@
 namespace sml {
 namespace {
 
-// Requests that one task serves, at first and at most, and what it may hold in memory for them. How many records that is shows
-// in the batches that come back.
+// Requests that one task serves, at first and at most, and what it may hold in memory for them. How
+// many records that is shows in the batches that come back.
 constexpr std::size_t kFirstBatchRequests = 4;
 constexpr std::size_t kMaxBatchRequests = 64;
 constexpr std::size_t kBatchBytes = 1U << 20;
@@ -39,8 +39,9 @@ struct Reader::State {
     for (const auto& c : dataset.containers()) {
       largest_block = std::max<std::uint64_t>(largest_block, c.reader->header().block_bytes);
     }
-    // Half of the budget is for batches, half for pieces. A batch holds at most kBatchBytes and one record more, a piece its block;
-    // both stored and decoded. Beside those ahead, the one being given is held. One of each is always allowed.
+    // Half of the budget is for batches, half for pieces. A batch holds at most kBatchBytes and one
+    // record more, a piece its block; both stored and decoded. Beside those ahead, the one being
+    // given is held. One of each is always allowed.
     const std::uint64_t half = options.memory_bytes / 2;
     const auto ahead = [half](std::uint64_t bytes, std::uint64_t wanted) {
       const std::uint64_t fit = half / std::max<std::uint64_t>(1, bytes);
@@ -79,10 +80,10 @@ struct Reader::State {
   // The record in pieces that is being given, if any.
   bool in_pieces = false;
   std::uint64_t piece_count = 0;
-  std::uint64_t next_piece = 0;    // to give
+  std::uint64_t next_piece = 0;  // to give
   std::uint64_t submitted = 0;
   FetchedPiece piece_given;
-  std::optional<Error> error;      // of what was given last
+  std::optional<Error> error;  // of what was given last
 
   Workers workers;
   OrderedTasks<std::unique_ptr<Batch>> batches;
@@ -109,10 +110,12 @@ void Reader::State::add(RecordRequest request) {
   if (open->requests.size() >= batch_requests) dispatch();
 }
 
-// Adapts the size of batches to the memory that records take: what is beyond kBatchBytes would be fetched late, by one thread.
+// Adapts the size of batches to the memory that records take: what is beyond kBatchBytes would be
+// fetched late, by one thread.
 void Reader::State::learn(const Batch& batch) {
   const std::size_t bytes_each = batch.arena.used() / std::max<std::size_t>(1, batch.fetched);
-  const std::size_t fit = std::clamp<std::size_t>(kBatchBytes / std::max<std::size_t>(1, bytes_each), 1, kMaxBatchRequests);
+  const std::size_t fit = std::clamp<std::size_t>(
+      kBatchBytes / std::max<std::size_t>(1, bytes_each), 1, kMaxBatchRequests);
   batch_requests = std::min(fit, 2 * batch_requests);
 }
 
@@ -129,7 +132,8 @@ void Reader::State::dispatch() {
 bool Reader::State::advance() {
   if (current && next_record < current->requests.size()) {
     if (next_record == current->fetched) {
-      // The batch was larger than it may be in memory. What was fetched has been given, so its memory is free.
+      // The batch was larger than it may be in memory. What was fetched has been given, so its
+      // memory is free.
       current->arena.reset();
       fetch(*current);
     }

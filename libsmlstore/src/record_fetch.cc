@@ -1,8 +1,8 @@
 #include "record_fetch.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "quote.h"
 #include "smlformat/frames.h"
@@ -15,7 +15,8 @@ constexpr std::size_t kArenaChunkBytes = 512U << 10;
 constexpr std::size_t kMaxReadBytes = 1U << 20;  // of neighbours read together
 
 // The bytes of a range of a container: mapped, or read into the arena.
-ByteView bytes_at(const ByteSource& source, std::uint64_t offset, std::uint64_t bytes, Arena& arena, bool& mapped) {
+ByteView bytes_at(const ByteSource& source, std::uint64_t offset, std::uint64_t bytes, Arena& arena,
+                  bool& mapped) {
   if (const ByteView view = source.view(offset, bytes); view.size() == bytes && bytes != 0) {
     mapped = true;
     return view;
@@ -27,11 +28,12 @@ ByteView bytes_at(const ByteSource& source, std::uint64_t offset, std::uint64_t 
 }
 
 // What decodes to `raw_bytes` bytes, where it lies if it is stored as it is, else in the arena.
-ByteView decoded(const VerifiedSlot& slot, std::uint64_t raw_bytes, const Dictionary* dictionary, Arena& arena,
-                 std::uint32_t& crc) {
+ByteView decoded(const VerifiedSlot& slot, std::uint64_t raw_bytes, const Dictionary* dictionary,
+                 Arena& arena, std::uint32_t& crc) {
   if (slot.codec == Codec::kStored) {
     if (slot.stored.size() != raw_bytes) {
-      throw Error(ErrorCode::kCorrupt, fmt::format("the stored size is {}, the index says {}", slot.stored.size(), raw_bytes));
+      throw Error(ErrorCode::kCorrupt, fmt::format("the stored size is {}, the index says {}",
+                                                   slot.stored.size(), raw_bytes));
     }
     crc = slot.stored_crc32c;
     return slot.stored;
@@ -45,8 +47,8 @@ ByteView decoded(const VerifiedSlot& slot, std::uint64_t raw_bytes, const Dictio
 // One run of requests whose slots lie side by side.
 class Fetcher {
  public:
-  Fetcher(const Dataset& dataset, std::span<const RecordRequest> requests, bool with_keys, Arena& arena,
-          std::span<FetchedRecord> out)
+  Fetcher(const Dataset& dataset, std::span<const RecordRequest> requests, bool with_keys,
+          Arena& arena, std::span<FetchedRecord> out)
       : dataset_(dataset), requests_(requests), with_keys_(with_keys), arena_(arena), out_(out) {}
 
   void locate(std::size_t i);
@@ -90,7 +92,8 @@ void Fetcher::locate(std::size_t i) {
     } else if (with_keys_) {
       dataset_.key_of(request.number, record.key);
     }
-    const Dataset::Container& container = dataset_.containers()[dataset_.container_of_record(record.number)];
+    const Dataset::Container& container =
+        dataset_.containers()[dataset_.container_of_record(record.number)];
     at.reader = container.reader.get();
     at.number = record.number - container.first_record;
     at.place = at.reader->index().place(at.number);
@@ -115,8 +118,9 @@ std::size_t Fetcher::read_run(std::size_t first) {
   const ByteSource& source = begin.reader->source();
   // Where the container is mapped there is nothing to gain from reading together.
   if (source.view(offset, begin.place.slot_bytes).empty()) {
-    while (last < out_.size() && !out_[last].error && out_[last].pieces == 1 && located[last].reader == begin.reader &&
-           located[last].place.offset == end && end + located[last].place.slot_bytes - offset <= kMaxReadBytes) {
+    while (last < out_.size() && !out_[last].error && out_[last].pieces == 1 &&
+           located[last].reader == begin.reader && located[last].place.offset == end &&
+           end + located[last].place.slot_bytes - offset <= kMaxReadBytes) {
       end += located[last].place.slot_bytes;
       ++last;
     }
@@ -141,7 +145,8 @@ void Fetcher::finish(std::size_t i, ByteView bytes, bool mapped) {
   FetchedRecord& record = out_[i];
   const Located& at = located[i];
   try {
-    const VerifiedSlot slot = record.key.empty() ? verify_slot(bytes) : verify_slot(bytes, key_hash(record.key));
+    const VerifiedSlot slot =
+        record.key.empty() ? verify_slot(bytes) : verify_slot(bytes, key_hash(record.key));
     const Dictionary* dictionary =
         slot.codec == Codec::kZstdDictionary ? at.reader->dictionary() : nullptr;
     record.bytes = decoded(slot, record.record_bytes, dictionary, arena_, record.crc32c);
@@ -176,13 +181,15 @@ void Arena::reset() noexcept {
   used_ = 0;
 }
 
-std::size_t fetch_records(const Dataset& dataset, std::span<const RecordRequest> requests, bool with_keys,
-                          std::size_t most_bytes, Arena& arena, std::span<FetchedRecord> out) {
+std::size_t fetch_records(const Dataset& dataset, std::span<const RecordRequest> requests,
+                          bool with_keys, std::size_t most_bytes, Arena& arena,
+                          std::span<FetchedRecord> out) {
   Fetcher fetcher(dataset, requests, with_keys, arena, out);
   fetcher.located.resize(requests.size());
   for (std::size_t i = 0; i < requests.size(); ++i) fetcher.locate(i);
   std::size_t done = 0;
-  while (done < requests.size() && (done == 0 || arena.used() <= most_bytes)) done += fetcher.read_run(done);
+  while (done < requests.size() && (done == 0 || arena.used() <= most_bytes))
+    done += fetcher.read_run(done);
   return done;
 }
 
@@ -196,25 +203,28 @@ FetchedPiece fetch_piece(const Dataset& dataset, std::uint64_t number, std::uint
   const Place place = index.place(local);
   const std::uint64_t offset = piece * piece_bytes;
   if (place.pieces != (record_bytes + piece_bytes - 1) / piece_bytes) {
-    throw Error(ErrorCode::kCorrupt, fmt::format("index: {} pieces for {} bytes", place.pieces, record_bytes));
+    throw Error(ErrorCode::kCorrupt,
+                fmt::format("index: {} pieces for {} bytes", place.pieces, record_bytes));
   }
   FetchedPiece out;
   out.arena = std::make_shared<Arena>();
   const std::uint64_t number_of_block = place.block + piece;
   const std::uint64_t begin = index.block_offset(number_of_block);
   bool mapped = false;
-  const ByteView block =
-      bytes_at(reader.source(), begin, index.block_offset(number_of_block + 1) - begin, *out.arena, mapped);
+  const ByteView block = bytes_at(
+      reader.source(), begin, index.block_offset(number_of_block + 1) - begin, *out.arena, mapped);
   const VerifiedSlot slot = verify_piece(block, number_of_block, piece, record_bytes);
-  const Dictionary* dictionary = slot.codec == Codec::kZstdDictionary ? reader.dictionary() : nullptr;
-  out.bytes = decoded(slot, std::min(piece_bytes, record_bytes - offset), dictionary, *out.arena, out.crc32c);
+  const Dictionary* dictionary =
+      slot.codec == Codec::kZstdDictionary ? reader.dictionary() : nullptr;
+  out.bytes = decoded(slot, std::min(piece_bytes, record_bytes - offset), dictionary, *out.arena,
+                      out.crc32c);
   out.immutable = mapped && slot.codec == Codec::kStored;
   out.stored_bytes = block.size();
   return out;
 }
 
-Error record_error(const Dataset& dataset, std::uint64_t number, std::string_view key, const Error& error,
-                   std::uint64_t piece) {
+Error record_error(const Dataset& dataset, std::uint64_t number, std::string_view key,
+                   const Error& error, std::uint64_t piece) {
   std::string name(key);
   std::string where;
   if (number < dataset.records()) {
@@ -225,8 +235,8 @@ Error record_error(const Dataset& dataset, std::uint64_t number, std::string_vie
       const Index& index = container.reader->index();
       const Place place = index.place(local);
       const std::uint64_t block = place.block + std::min(piece, place.pieces - 1);
-      where = fmt::format(" in block {} at offset {} of {}", block, piece == 0 ? place.offset : index.block_offset(block),
-                          container.name);
+      where = fmt::format(" in block {} at offset {} of {}", block,
+                          piece == 0 ? place.offset : index.block_offset(block), container.name);
     } catch (const Error&) {  // the index is damaged as well: what is known is told
     }
   }

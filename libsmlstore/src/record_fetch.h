@@ -43,15 +43,17 @@ struct FetchedRecord {
   ByteView bytes;
   std::uint32_t crc32c = 0;
   bool immutable = false;
-  std::uint64_t pieces = 1;    // more than 1: nothing is fetched yet, see fetch_piece()
+  std::uint64_t pieces = 1;  // more than 1: nothing is fetched yet, see fetch_piece()
   std::uint64_t slot_bytes = 0;
   std::optional<Error> error;
 };
 
-// Fetches `requests` in order until all are done or more than `most_bytes` are held in `arena`; returns how many are done, at least one. Whatever
-// goes wrong with a record is its `error`. Neighbours in a container that is not mapped are read together.
-std::size_t fetch_records(const Dataset& dataset, std::span<const RecordRequest> requests, bool with_keys,
-                          std::size_t most_bytes, Arena& arena, std::span<FetchedRecord> out);
+// Fetches `requests` in order until all are done or more than `most_bytes` are held in `arena`;
+// returns how many are done, at least one. Whatever goes wrong with a record is its `error`.
+// Neighbours in a container that is not mapped are read together.
+std::size_t fetch_records(const Dataset& dataset, std::span<const RecordRequest> requests,
+                          bool with_keys, std::size_t most_bytes, Arena& arena,
+                          std::span<FetchedRecord> out);
 
 // One piece of a record with several. Throws.
 struct FetchedPiece {
@@ -63,8 +65,9 @@ struct FetchedPiece {
 };
 FetchedPiece fetch_piece(const Dataset& dataset, std::uint64_t number, std::uint64_t piece);
 
-// `error` as an outcome of a record: names it, and where it (or this piece of it) is, as far as known.
-Error record_error(const Dataset& dataset, std::uint64_t number, std::string_view key, const Error& error,
-                   std::uint64_t piece = 0);
+// `error` as an outcome of a record: names it, and where it (or this piece of it) is, as far as
+// known.
+Error record_error(const Dataset& dataset, std::uint64_t number, std::string_view key,
+                   const Error& error, std::uint64_t piece = 0);
 
 }  // namespace sml

@@ -18,7 +18,8 @@ const char* component_fault(std::string_view component) noexcept {
   return nullptr;
 }
 
-// The first fault among the components of `path`; the part after the last slash counts only where `whole`.
+// The first fault among the components of `path`; the part after the last slash counts only where
+// `whole`.
 const char* path_fault(std::string_view path, bool whole) noexcept {
   while (true) {
     const auto slash = path.find('/');
@@ -49,16 +50,18 @@ std::string_view strip_path(std::string_view path) noexcept {
 void check_path_key(std::string_view prefix, std::string_view path, std::string_view origin) {
   const char* fault = path.empty() ? "no name" : path_fault(path, true);
   if (fault != nullptr) {
-    throw Error(ErrorCode::kInvalidArgument, shown_path(origin) + ": cannot be a key: it has " + fault);
+    throw Error(ErrorCode::kInvalidArgument,
+                shown_path(origin) + ": cannot be a key: it has " + fault);
   }
   if (path.find('\0') != std::string_view::npos) {
-    throw Error(ErrorCode::kInvalidArgument, shown_path(origin) + ": cannot be a key: it has a NUL byte");
+    throw Error(ErrorCode::kInvalidArgument,
+                shown_path(origin) + ": cannot be a key: it has a NUL byte");
   }
   if (prefix.size() + path.size() > kMaxKeyBytes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                shown_path(origin) + ": the key would have " +
-                    std::to_string(prefix.size() + path.size()) + " bytes; at most " +
-                    std::to_string(kMaxKeyBytes) + " are possible");
+    throw Error(ErrorCode::kInvalidArgument, shown_path(origin) + ": the key would have " +
+                                                 std::to_string(prefix.size() + path.size()) +
+                                                 " bytes; at most " + std::to_string(kMaxKeyBytes) +
+                                                 " are possible");
   }
 }
 

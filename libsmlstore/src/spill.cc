@@ -50,9 +50,10 @@ std::pair<FileDescriptor, std::string> open_unlinked(const std::string& director
     }
     first_error = first_error == 0 ? errno : first_error;
   }
-  throw Error(ErrorCode::kIo,
-              system_error(candidates.front(), "cannot create a temporary file", first_error).what(),
-              "TMPDIR names another directory");
+  throw Error(
+      ErrorCode::kIo,
+      system_error(candidates.front(), "cannot create a temporary file", first_error).what(),
+      "TMPDIR names another directory");
 }
 
 Error space_error(const std::string& directory, int error) {
@@ -81,7 +82,8 @@ void* SpillMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
   }
   anonymous_.fetch_sub(bytes);
   const auto [fd, directory] = open_unlinked(directory_);
-  // Reserved, not only sized: a full disk is an error here, and a SIGBUS at the first touch of a hole.
+  // Reserved, not only sized: a full disk is an error here, and a SIGBUS at the first touch of a
+  // hole.
   if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) {
     if (errno != EOPNOTSUPP && errno != ENOSYS) {
       throw space_error(directory, errno);

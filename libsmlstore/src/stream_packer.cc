@@ -1,10 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "block_assembler.h"
 #include "name_sort.h"
@@ -160,7 +160,8 @@ bool StreamPacker::accept(const RecordStream::Record& record, bool& starts_sampl
   if (!keys_.add(record.key)) {
     if (options_.on_duplicate == OnDuplicate::kError) {
       throw Error(ErrorCode::kAlreadyExists,
-                  fmt::format("two records have the key {}: the second is {}", quote(record.key), quote(record.origin)),
+                  fmt::format("two records have the key {}: the second is {}", quote(record.key),
+                              quote(record.origin)),
                   "--on-duplicate skip keeps the first");
     }
     if (options_.on_dropped) options_.on_dropped(record.origin);
@@ -170,10 +171,11 @@ bool StreamPacker::accept(const RecordStream::Record& record, bool& starts_sampl
     const std::string_view stem = key_stem(record.key);
     starts_sample = sample_starts_.empty() || stem != open_stem_;
     if (starts_sample && !stems_.add(stem)) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("the records of sample {} are not adjacent in the stream: {} comes too late", quote(stem),
-                              quote(record.origin)),
-                  "pack from files, or from an archive in a regular file, to group by stem");
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("the records of sample {} are not adjacent in the stream: {} comes too late",
+                      quote(stem), quote(record.origin)),
+          "pack from files, or from an archive in a regular file, to group by stem");
     }
     open_stem_ = stem;
     sample_starts_.push_back(starts_sample);
@@ -196,7 +198,9 @@ void StreamPacker::add(const RecordStream::Record& record, bool starts_sample) {
   const std::string& key = batch_->keys.emplace_back(record.key);
   const MutableBytes space = batch_->records.add(key, bytes, starts_sample);
   std::copy(raw.begin(), raw.end(), space.begin());
-  if (batch_->records.raw_bytes() >= kBatchBytes || batch_->records.items().size() >= kMaxBatchRecords) end_batch();
+  if (batch_->records.raw_bytes() >= kBatchBytes ||
+      batch_->records.items().size() >= kMaxBatchRecords)
+    end_batch();
 }
 
 void StreamPacker::end_batch() {
@@ -238,7 +242,8 @@ void StreamPacker::drain() {
   while (!batches_.empty()) take_batch();
 }
 
-void StreamPacker::add_large(const RecordStream::Record& record, ByteView front, bool starts_sample) {
+void StreamPacker::add_large(const RecordStream::Record& record, ByteView front,
+                             bool starts_sample) {
   const std::uint32_t piece_bytes = writer_.header().piece_bytes;
   end_batch();
   start_encoding();
@@ -272,7 +277,8 @@ void StreamPacker::add_large(const RecordStream::Record& record, ByteView front,
       std::copy_n(rest.begin(), ready, raw.begin());
       rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(ready));
       if (stream_.read(raw.subspan(ready)) != wanted - ready) {
-        throw Error(ErrorCode::kTruncated, fmt::format("{}: shorter than it says", quote(record.origin)));
+        throw Error(ErrorCode::kTruncated,
+                    fmt::format("{}: shorter than it says", quote(record.origin)));
       }
     }
     progress_.bytes += wanted;

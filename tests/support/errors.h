@@ -1,10 +1,10 @@
 // Statements about errors: the code, and what the message names.
 #pragma once
 
-#include <doctest/doctest.h>
-
 #include <optional>
 #include <string>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/error.h"
 

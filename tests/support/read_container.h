@@ -15,24 +15,29 @@ namespace sml::test {
 
 using Records = std::vector<std::pair<std::string, std::string>>;
 
-inline std::string read_record(const ContainerReader& reader, ByteView container, std::uint64_t number) {
+inline std::string read_record(const ContainerReader& reader, ByteView container,
+                               std::uint64_t number) {
   const Index& index = reader.index();
   std::string key;
   index.key_of(number, key);
   const Place place = index.place(number);
   Bytes raw(index.raw_bytes(number));
   if (place.pieces == 1) {
-    const VerifiedSlot slot = verify_slot(container.subspan(place.offset, place.slot_bytes), key_hash(key));
+    const VerifiedSlot slot =
+        verify_slot(container.subspan(place.offset, place.slot_bytes), key_hash(key));
     Decoder::local().decode(slot.codec, slot.stored, reader.dictionary(), raw);
     return std::string(as_text(raw));
   }
   for (std::uint64_t piece = 0; piece < place.pieces; ++piece) {
     const std::uint64_t begin = index.block_offset(place.block + piece);
-    const ByteView block = container.subspan(begin, index.block_offset(place.block + piece + 1) - begin);
+    const ByteView block =
+        container.subspan(begin, index.block_offset(place.block + piece + 1) - begin);
     const VerifiedSlot slot = verify_piece(block, place.block + piece, piece, raw.size());
     const std::uint64_t offset = piece * reader.header().piece_bytes;
-    const std::uint64_t bytes = std::min<std::uint64_t>(reader.header().piece_bytes, raw.size() - offset);
-    Decoder::local().decode(slot.codec, slot.stored, reader.dictionary(), MutableBytes(raw).subspan(offset, bytes));
+    const std::uint64_t bytes =
+        std::min<std::uint64_t>(reader.header().piece_bytes, raw.size() - offset);
+    Decoder::local().decode(slot.codec, slot.stored, reader.dictionary(),
+                            MutableBytes(raw).subspan(offset, bytes));
   }
   return std::string(as_text(raw));
 }

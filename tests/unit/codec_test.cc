@@ -1,7 +1,5 @@
 #include "smlformat/codec.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -9,6 +7,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/error.h"
 
@@ -38,7 +38,8 @@ std::string words(std::size_t size, std::uint64_t seed) {
   std::mt19937_64 vocabulary(99);
   std::vector<std::string> all(500);
   for (auto& word : all) {
-    for (std::size_t n = 2 + vocabulary() % 8; n > 0; --n) word += static_cast<char>('a' + vocabulary() % 26);
+    for (std::size_t n = 2 + vocabulary() % 8; n > 0; --n)
+      word += static_cast<char>('a' + vocabulary() % 26);
   }
   std::string out;
   while (out.size() < size) out += all[random() % all.size()] + (random() % 12 == 0 ? ".\n" : " ");
@@ -46,7 +47,8 @@ std::string words(std::size_t size, std::uint64_t seed) {
   return out;
 }
 
-Encoder encoder(CompressionOptions::Mode mode, std::shared_ptr<const Dictionary> dictionary = nullptr, int level = 3) {
+Encoder encoder(CompressionOptions::Mode mode,
+                std::shared_ptr<const Dictionary> dictionary = nullptr, int level = 3) {
   CompressionOptions options;
   options.mode = mode;
   options.level = level;
@@ -59,7 +61,8 @@ std::string decoded(Codec codec, ByteView stored, const Dictionary* dictionary, 
   return std::string(as_text(raw));
 }
 
-sml::ErrorCode code_of(Codec codec, ByteView stored, const Dictionary* dictionary, std::size_t size) {
+sml::ErrorCode code_of(Codec codec, ByteView stored, const Dictionary* dictionary,
+                       std::size_t size) {
   try {
     decoded(codec, stored, dictionary, size);
   } catch (const sml::Error& e) {
@@ -72,7 +75,8 @@ std::shared_ptr<const Dictionary> trained_dictionary(int level = 3) {
   std::string data;
   std::vector<std::size_t> sizes;
   for (std::uint64_t i = 0; i < 400; ++i) {
-    data += "{\"path\": \"train/images/" + std::to_string(i * 7919) + ".jpg\", " + words(700, i) + "}";
+    data +=
+        "{\"path\": \"train/images/" + std::to_string(i * 7919) + ".jpg\", " + words(700, i) + "}";
     sizes.push_back(data.size());
   }
   for (std::size_t i = sizes.size() - 1; i > 0; --i) sizes[i] -= sizes[i - 1];
@@ -83,7 +87,8 @@ std::shared_ptr<const Dictionary> trained_dictionary(int level = 3) {
   return std::make_shared<const Dictionary>(std::move(*bytes), level);
 }
 
-constexpr auto kModes = {CompressionOptions::Mode::kNone, CompressionOptions::Mode::kAuto, CompressionOptions::Mode::kZstd};
+constexpr auto kModes = {CompressionOptions::Mode::kNone, CompressionOptions::Mode::kAuto,
+                         CompressionOptions::Mode::kZstd};
 
 }  // namespace
 
@@ -110,7 +115,8 @@ TEST_CASE("what zstd gains from does not look incompressible") {
     CHECK_FALSE(sml::looks_incompressible(as_bytes(std::string(size, '\0'))));
 
     const std::string noise = random_bytes(size, 2);
-    constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    constexpr std::string_view kBase64 =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     std::string base64;
     for (const char c : noise) base64 += kBase64[static_cast<unsigned char>(c) % 64];
     CHECK_FALSE(sml::looks_incompressible(as_bytes(base64)));
@@ -122,7 +128,8 @@ TEST_CASE("what zstd gains from does not look incompressible") {
     std::string counters;
     for (std::size_t i = 0; i < size / 4; ++i) {
       const double noise_here = static_cast<double>(random() % 2001) - 1000;
-      const auto sample = static_cast<std::int16_t>(8000 * std::sin(static_cast<double>(i) * 0.0627) + noise_here);
+      const auto sample =
+          static_cast<std::int16_t>(8000 * std::sin(static_cast<double>(i) * 0.0627) + noise_here);
       sound.append(reinterpret_cast<const char*>(&sample), 2);
       sound.append(reinterpret_cast<const char*>(&sample), 2);
       const auto number = static_cast<float>(noise_here / 1000);
@@ -151,7 +158,8 @@ TEST_CASE("what was encoded decodes to itself, in every mode and at every size")
     Encoder e = encoder(mode);
     for (const std::size_t size : {0U, 1U, 63U, 64U, 65U, 1000U, 131'072U, 200'000U, 5'000'000U}) {
       CAPTURE(size);
-      for (const std::string& raw : {words(size, 6), random_bytes(size, 6), std::string(size, 'x')}) {
+      for (const std::string& raw :
+           {words(size, 6), random_bytes(size, 6), std::string(size, 'x')}) {
         const Encoded out = e.encode(as_bytes(raw));
         CHECK(out.stored.size() <= raw.size());
         CHECK((out.codec == Codec::kStored) == (out.stored.size() == raw.size()));
@@ -188,8 +196,8 @@ TEST_CASE("stored records are the input itself") {
 }
 
 TEST_CASE("frames carry their size, and neither a checksum nor a dictionary's number") {
-  // Zstandard frame header (RFC 8878): magic, then a descriptor whose bits 0-1 (dictionary) and 2 (checksum) are 0. Bit 5 (single segment)
-  // with size flag 1 has the size - 256 in 2 bytes.
+  // Zstandard frame header (RFC 8878): magic, then a descriptor whose bits 0-1 (dictionary) and 2
+  // (checksum) are 0. Bit 5 (single segment) with size flag 1 has the size - 256 in 2 bytes.
   const std::shared_ptr<const Dictionary> dictionary = trained_dictionary();
   const std::string raw = words(1000, 10);
   for (const auto& d : {std::shared_ptr<const Dictionary>(), dictionary}) {
@@ -232,7 +240,8 @@ TEST_CASE("a trained dictionary makes small records smaller") {
   }
   CHECK(bytes_with < bytes_without * 3 / 4);
   // Records that are too small without one.
-  CHECK(with.encode(as_bytes(std::string_view("{\"path\": \"train/images/"))).codec == Codec::kZstdDictionary);
+  CHECK(with.encode(as_bytes(std::string_view("{\"path\": \"train/images/"))).codec ==
+        Codec::kZstdDictionary);
 }
 
 TEST_CASE("a dictionary opened for decoding decodes what any level encoded") {
@@ -256,7 +265,8 @@ TEST_CASE("there is no dictionary where there is little to learn from") {
 
 TEST_CASE("dictionaries that zstd does not take, or that are too large, are refused") {
   const std::shared_ptr<const Dictionary> dictionary = trained_dictionary();
-  Bytes damaged(dictionary->bytes().begin(), dictionary->bytes().begin() + 40);  // its magic, and half of its tables
+  Bytes damaged(dictionary->bytes().begin(),
+                dictionary->bytes().begin() + 40);  // its magic, and half of its tables
   for (const int level : {0, 3}) {
     try {
       const Dictionary refused(damaged, level);
@@ -292,12 +302,14 @@ TEST_CASE("decoding gives exactly the record's size, or an error") {
   two.insert(two.end(), frame.begin(), frame.end());
   CHECK(code_of(Codec::kZstd, two, nullptr, 4000) == kCorrupt);
   Bytes skipped = frame;
-  for (const int b : {0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0}) skipped.push_back(static_cast<std::byte>(b));
+  for (const int b : {0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0})
+    skipped.push_back(static_cast<std::byte>(b));
   CHECK(code_of(Codec::kZstd, skipped, nullptr, 2000) == kCorrupt);
 }
 
 TEST_CASE("unknown codecs and missing dictionaries are told") {
-  CHECK(code_of(static_cast<Codec>(3), as_bytes("abc"), nullptr, 3) == sml::ErrorCode::kUnsupported);
+  CHECK(code_of(static_cast<Codec>(3), as_bytes("abc"), nullptr, 3) ==
+        sml::ErrorCode::kUnsupported);
   CHECK(code_of(Codec::kZstdDictionary, as_bytes("abc"), nullptr, 3) == sml::ErrorCode::kCorrupt);
   // A frame that was made with a dictionary does not decode to its record without.
   const std::shared_ptr<const Dictionary> dictionary = trained_dictionary();

@@ -1,9 +1,9 @@
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/block.h"
 #include "smlformat/container_reader.h"
@@ -15,14 +15,15 @@
 
 namespace {
 
-using sml::ByteView;
 using sml::Bytes;
+using sml::ByteView;
 using sml::test::Records;
 
 // Names given as pairs (key, number).
 class TestNames final : public sml::NameList {
  public:
-  explicit TestNames(std::vector<std::pair<std::string, std::uint64_t>> names) : names_(std::move(names)) {}
+  explicit TestNames(std::vector<std::pair<std::string, std::uint64_t>> names)
+      : names_(std::move(names)) {}
   std::uint64_t size() const override { return names_.size(); }
   std::string_view key(std::uint64_t rank) const override { return names_[rank].first; }
   std::uint64_t number(std::uint64_t rank) const override { return names_[rank].second; }
@@ -32,8 +33,7 @@ class TestNames final : public sml::NameList {
 };
 
 // A container of small stored records, given in pack order, a few to a block.
-Bytes container_of(const Records& records, sml::Header header,
-                   std::size_t records_per_block) {
+Bytes container_of(const Records& records, sml::Header header, std::size_t records_per_block) {
   sml::MemorySink sink;
   sml::ContainerWriter writer(sink, header);
   std::vector<std::pair<std::string, std::uint64_t>> names;
@@ -63,8 +63,11 @@ sml::Header input_order() {
   return header;
 }
 
-const Records kRecords = {
-    {"b/2.txt", "second"}, {"a/1.txt", "first"}, {"empty", ""}, {"z", std::string(300, 'z')}, {"a/1.cls", "7"}};
+const Records kRecords = {{"b/2.txt", "second"},
+                          {"a/1.txt", "first"},
+                          {"empty", ""},
+                          {"z", std::string(300, 'z')},
+                          {"a/1.cls", "7"}};
 
 }  // namespace
 
@@ -103,10 +106,12 @@ TEST_CASE("the keyed permutation leads from rank to number in random order") {
   header.order = sml::PackOrder::kRandom;
   header.seed = 5;
   Records by_name;
-  for (int i = 100; i < 400; ++i) by_name.emplace_back("k" + std::to_string(i), "v" + std::to_string(i));
+  for (int i = 100; i < 400; ++i)
+    by_name.emplace_back("k" + std::to_string(i), "v" + std::to_string(i));
   const sml::Permutation permutation(by_name.size(), {sml::PermutationUse::kPack, 5, 0, 0});
   Records packed(by_name.size());
-  for (std::size_t rank = 0; rank < by_name.size(); ++rank) packed[permutation.apply(rank)] = by_name[rank];
+  for (std::size_t rank = 0; rank < by_name.size(); ++rank)
+    packed[permutation.apply(rank)] = by_name[rank];
   const Bytes bytes = container_of(packed, header, 7);
   CHECK(sml::test::read_records(bytes) == packed);
 }
@@ -148,7 +153,8 @@ TEST_CASE("every flipped byte gives an error or the same records") {
       bytes[at] = original[at];
     }
   }
-  // Header, slots, footer and tail are guarded. Block headers and tables, read by recovery alone, and the padding before the footer are not.
+  // Header, slots, footer and tail are guarded. Block headers and tables, read by recovery alone,
+  // and the padding before the footer are not.
   const sml::ContainerReader reader(std::make_shared<sml::MemorySource>(original));
   const std::size_t payload = 6 + 5 + 0 + 300 + 1;
   CHECK(refused == 3 * (sml::Header::kBytes + kRecords.size() * sml::SlotPrefix::kBytes + payload +
@@ -168,11 +174,13 @@ TEST_CASE("aligned records start at multiples of the alignment") {
     for (std::uint64_t n = 0; n < reader.index().records(); ++n) {
       CHECK((reader.index().place(n).offset + sml::SlotPrefix::kBytes) % align == 0);
     }
-    for (std::uint64_t b = 0; b <= reader.index().blocks(); ++b) CHECK(reader.index().block_offset(b) % align == 0);
+    for (std::uint64_t b = 0; b <= reader.index().blocks(); ++b)
+      CHECK(reader.index().block_offset(b) % align == 0);
   }
 }
 
-TEST_CASE("the cutter keeps a sample in one block where it fits, and lets a larger one start a block") {
+TEST_CASE(
+    "the cutter keeps a sample in one block where it fits, and lets a larger one start a block") {
   const std::uint32_t block_bytes = sml::kMinBlockBytes;
   const std::uint64_t capacity = block_bytes - sml::block_overhead(1);
   sml::BlockCutter cutter(block_bytes, 1);

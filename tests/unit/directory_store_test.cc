@@ -1,7 +1,5 @@
 #include "smlstore/directory_store.h"
 
-#include <doctest/doctest.h>
-
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -15,6 +13,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <doctest/doctest.h>
 
 #include "support/containers.h"
 #include "support/errors.h"
@@ -265,12 +265,14 @@ TEST_CASE("waiting for a lock can be cancelled; a lock dies with its holder") {
   const DirectoryLock lock(directory.path());
   ::close(ready[0]);
   ::close(ready[1]);
-  check_error(ErrorCode::kIo, "absent", [&] { const DirectoryLock none(directory.file("absent")); });
+  check_error(ErrorCode::kIo, "absent",
+              [&] { const DirectoryLock none(directory.file("absent")); });
 }
 
 TEST_CASE("containers are the files named so, in byte order") {
   const TemporaryDirectory directory;
-  for (const char* name : {"b.sml", "a.sml", "B.sml", "\xff.sml", ".hidden.sml", ".sml", "a.txt", "sml"}) {
+  for (const char* name :
+       {"b.sml", "a.sml", "B.sml", "\xff.sml", ".hidden.sml", ".sml", "a.txt", "sml"}) {
     directory.write(name, {});
   }
   fs::create_directory(directory.file("d.sml"));
@@ -279,7 +281,8 @@ TEST_CASE("containers are the files named so, in byte order") {
   // The dangling link stays: opening it is an error, leaving it out would hide a container.
   CHECK(sml::list_containers(directory.path()) ==
         std::vector<std::string>{"B.sml", "a.sml", "b.sml", "c.sml", "e.sml", "\xff.sml"});
-  check_error(ErrorCode::kNotFound, "absent", [&] { sml::list_containers(directory.file("absent")); });
+  check_error(ErrorCode::kNotFound, "absent",
+              [&] { sml::list_containers(directory.file("absent")); });
 }
 
 TEST_CASE("the name of a container") {

@@ -10,7 +10,8 @@ using sml::Location;
 using sml::test::check_error;
 
 TEST_CASE("a local path is taken as it is") {
-  for (const char* path : {"photos.sml", "photos/", "./a b", "/abs/olute", "-", "x@1", "rados:/x"}) {
+  for (const char* path :
+       {"photos.sml", "photos/", "./a b", "/abs/olute", "-", "x@1", "rados:/x"}) {
     CHECK(Location::parse(path).path == path);
   }
 }

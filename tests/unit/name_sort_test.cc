@@ -1,12 +1,12 @@
 #include "../../libsmlstore/src/name_sort.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <numeric>
 #include <random>
 #include <string>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/key.h"
 
@@ -30,7 +30,8 @@ std::vector<std::uint32_t> plainly_sorted(const std::vector<std::string>& keys) 
 }  // namespace
 
 TEST_CASE("names sort by stem, then by key, equal ones as they came") {
-  CHECK(sorted_indices({"b", "a.2", "a-", "a.10", "a", "a.2"}) == std::vector<std::uint32_t>{4, 3, 1, 5, 2, 0});
+  CHECK(sorted_indices({"b", "a.2", "a-", "a.10", "a", "a.2"}) ==
+        std::vector<std::uint32_t>{4, 3, 1, 5, 2, 0});
 }
 
 TEST_CASE("keys with long common beginnings and dots at every place sort as compare_names says") {

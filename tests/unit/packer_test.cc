@@ -1,12 +1,12 @@
 #include "smlstore/packer.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <map>
 #include <random>
 #include <set>
 #include <string>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/key.h"
 #include "smlformat/permutation.h"
@@ -31,8 +31,8 @@ class TestList final : public sml::RecordList {
     if (unreadable.contains(records_[i].first)) {
       throw sml::Error(sml::ErrorCode::kIo, records_[i].first + ": unreadable");
     }
-    std::copy_n(sml::as_bytes(records_[i].second).begin() + static_cast<std::ptrdiff_t>(offset), out.size(),
-                out.begin());
+    std::copy_n(sml::as_bytes(records_[i].second).begin() + static_cast<std::ptrdiff_t>(offset),
+                out.size(), out.begin());
   }
 
  private:
@@ -41,13 +41,15 @@ class TestList final : public sml::RecordList {
 
 class TestStream final : public sml::RecordStream {
  public:
-  TestStream(Records records, bool sizes_known) : records_(std::move(records)), sizes_known_(sizes_known) {}
+  TestStream(Records records, bool sizes_known)
+      : records_(std::move(records)), sizes_known_(sizes_known) {}
 
   bool next(Record& record) override {
     if (next_ == records_.size()) return false;
     record.key = records_[next_].first;
     record.origin = "stream: " + record.key;
-    record.bytes = sizes_known_ ? std::optional<std::uint64_t>(records_[next_].second.size()) : std::nullopt;
+    record.bytes =
+        sizes_known_ ? std::optional<std::uint64_t>(records_[next_].second.size()) : std::nullopt;
     ++next_;
     offset_ = 0;
     return true;
@@ -55,7 +57,8 @@ class TestStream final : public sml::RecordStream {
   std::size_t read(sml::MutableBytes out) override {
     const std::string& data = records_[next_ - 1].second;
     const std::size_t bytes = std::min(out.size(), data.size() - offset_);
-    std::copy_n(sml::as_bytes(data).begin() + static_cast<std::ptrdiff_t>(offset_), bytes, out.begin());
+    std::copy_n(sml::as_bytes(data).begin() + static_cast<std::ptrdiff_t>(offset_), bytes,
+                out.begin());
     offset_ += bytes;
     return bytes;
   }
@@ -70,7 +73,8 @@ class TestStream final : public sml::RecordStream {
 constexpr unsigned kSeed = 20261130;
 
 std::string random_text(std::mt19937& random, std::size_t bytes) {
-  static const char* const kWords[] = {"block ", "record ", "sample ", "order ", "index ", "\n", "lane ", "store "};
+  static const char* const kWords[] = {"block ", "record ", "sample ", "order ",
+                                       "index ", "\n",      "lane ",   "store "};
   std::string text;
   while (text.size() < bytes) text += kWords[random() % 8];
   text.resize(bytes);
@@ -83,18 +87,21 @@ std::string random_noise(std::mt19937& random, std::size_t bytes) {
   return noise;
 }
 
-// Records of all kinds: empty, text, noise, larger than a piece and than two; samples of several records.
+// Records of all kinds: empty, text, noise, larger than a piece and than two; samples of several
+// records.
 Records mixed_records() {
   MESSAGE("seed ", kSeed);
   std::mt19937 random(kSeed);
   Records records;
   for (int i = 0; i < 400; ++i) {
-    const std::string stem = "d" + std::to_string(i % 7) + "/" + std::to_string(random() % 100000) + "_" + std::to_string(i);
+    const std::string stem = "d" + std::to_string(i % 7) + "/" + std::to_string(random() % 100000) +
+                             "_" + std::to_string(i);
     records.emplace_back(stem + ".txt", random_text(random, random() % 3000));
     if (i % 3 == 0) records.emplace_back(stem + ".bin", random_noise(random, random() % 5000));
     if (i % 5 == 0) records.emplace_back(stem + ".cls", "");
     if (i % 50 == 0) records.emplace_back(stem + ".large.txt", random_text(random, 150000));
-    if (i % 60 == 0) records.emplace_back(stem + ".large.bin", random_noise(random, 60000 + random() % 60000));
+    if (i % 60 == 0)
+      records.emplace_back(stem + ".large.bin", random_noise(random, 60000 + random() % 60000));
   }
   return records;
 }
@@ -106,9 +113,8 @@ Bytes pack_list(const sml::RecordList& list, const sml::PackOptions& options) {
 }
 
 Records sorted(Records records) {
-  std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) {
-    return sml::compare_names(a.first, b.first) < 0;
-  });
+  std::sort(records.begin(), records.end(),
+            [](const auto& a, const auto& b) { return sml::compare_names(a.first, b.first) < 0; });
   return records;
 }
 
@@ -123,10 +129,12 @@ sml::PackOptions small_blocks() {
 TEST_CASE("every order, grouping and compression keeps all records") {
   const Records records = mixed_records();
   const TestList list(records);
-  for (const auto order : {sml::PackOrder::kRandom, sml::PackOrder::kName, sml::PackOrder::kInput}) {
+  for (const auto order :
+       {sml::PackOrder::kRandom, sml::PackOrder::kName, sml::PackOrder::kInput}) {
     for (const auto grouping : {sml::Grouping::kNone, sml::Grouping::kStem}) {
-      for (const auto mode : {sml::CompressionOptions::Mode::kNone, sml::CompressionOptions::Mode::kAuto,
-                              sml::CompressionOptions::Mode::kZstd}) {
+      for (const auto mode :
+           {sml::CompressionOptions::Mode::kNone, sml::CompressionOptions::Mode::kAuto,
+            sml::CompressionOptions::Mode::kZstd}) {
         for (const std::uint32_t align : {1U, 512U}) {
           CAPTURE(sml::pack_order_name(order));
           CAPTURE(sml::grouping_name(grouping));
@@ -179,7 +187,8 @@ TEST_CASE("a stream gives the bytes of a list in input order, sizes known or not
         CHECK(sink.bytes() == expected);
       }
     }
-    // The dictionary of a stream is judged by its first records alone, so compressed bytes may differ; records may not.
+    // The dictionary of a stream is judged by its first records alone, so compressed bytes may
+    // differ; records may not.
     options.compression.mode = sml::CompressionOptions::Mode::kAuto;
     TestStream stream(records, true);
     sml::MemorySink sink;
@@ -196,7 +205,8 @@ TEST_CASE("samples lie together and in the order of the keyed permutation") {
   const Bytes bytes = pack_list(TestList(records), options);
   const Records packed = sml::test::read_records(bytes);
 
-  std::map<std::string, std::size_t> sample_ranks;  // in name order, so a stem's place is its rank among the stems
+  std::map<std::string, std::size_t>
+      sample_ranks;  // in name order, so a stem's place is its rank among the stems
   for (const auto& [key, data] : records) sample_ranks.emplace(sml::key_stem(key), 0);
   std::size_t rank = 0;
   for (auto& [stem, r] : sample_ranks) r = rank++;
@@ -223,7 +233,8 @@ TEST_CASE("samples lie together and in the order of the keyed permutation") {
   }
   // Each sample starts in exactly one block.
   std::uint64_t samples = 0;
-  for (std::uint64_t b = 0; b < reader.index().blocks(); ++b) samples += reader.index().block_samples(b).size();
+  for (std::uint64_t b = 0; b < reader.index().blocks(); ++b)
+    samples += reader.index().block_samples(b).size();
   CHECK(samples == reader.index().samples());
 }
 
@@ -260,11 +271,13 @@ TEST_CASE("duplicates are refused, or the first or the last is kept") {
   std::vector<std::string> dropped;
   options.on_dropped = [&](const std::string& origin) { dropped.push_back(origin); };
   options.on_duplicate = sml::OnDuplicate::kSkip;
-  CHECK(sorted(sml::test::read_records(pack_list(list, options))) == Records{{"a", "1"}, {"b", "2"}, {"c", "4"}});
+  CHECK(sorted(sml::test::read_records(pack_list(list, options))) ==
+        Records{{"a", "1"}, {"b", "2"}, {"c", "4"}});
   CHECK(dropped == std::vector<std::string>{"origin2", "origin4"});
   dropped.clear();
   options.on_duplicate = sml::OnDuplicate::kReplace;
-  CHECK(sorted(sml::test::read_records(pack_list(list, options))) == Records{{"a", "5"}, {"b", "2"}, {"c", "4"}});
+  CHECK(sorted(sml::test::read_records(pack_list(list, options))) ==
+        Records{{"a", "5"}, {"b", "2"}, {"c", "4"}});
   CHECK(dropped == std::vector<std::string>{"origin0", "origin2"});
 
   options.order = sml::PackOrder::kInput;
@@ -278,7 +291,9 @@ TEST_CASE("duplicates are refused, or the first or the last is kept") {
   CHECK(sml::test::read_records(skipped.bytes()) == Records{{"a", "1"}, {"b", "2"}, {"c", "4"}});
 }
 
-TEST_CASE("unreadable records are skipped where the caller says so, and the rest is as if they had not been there") {
+TEST_CASE(
+    "unreadable records are skipped where the caller says so, and the rest is as if they had not "
+    "been there") {
   const Records records = mixed_records();
   TestList list(records);
   list.unreadable = {records[3].first, records[100].first, records[250].first};
@@ -335,10 +350,11 @@ TEST_CASE("many similar small records share a dictionary that pays") {
   std::mt19937 random(kSeed);
   Records records;
   for (int i = 0; i < 5000; ++i) {
-    records.emplace_back("r" + std::to_string(i), "{\"width\": " + std::to_string(random() % 1000) +
-                                                      ", \"height\": " + std::to_string(random() % 1000) +
-                                                      ", \"class\": \"n" + std::to_string(random() % 1000) +
-                                                      "\", \"source\": \"a synthetic corpus of annotations\"}");
+    records.emplace_back("r" + std::to_string(i),
+                         "{\"width\": " + std::to_string(random() % 1000) +
+                             ", \"height\": " + std::to_string(random() % 1000) +
+                             ", \"class\": \"n" + std::to_string(random() % 1000) +
+                             "\", \"source\": \"a synthetic corpus of annotations\"}");
   }
   const Bytes bytes = pack_list(TestList(records), sml::PackOptions{});
   const sml::ContainerReader reader(std::make_shared<sml::MemorySource>(bytes));

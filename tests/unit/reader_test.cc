@@ -1,7 +1,5 @@
 #include "smlstore/reader.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -9,6 +7,8 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/checksum.h"
 #include "smlformat/error.h"
@@ -104,7 +104,7 @@ struct Setting {
   bool whole_records;
 };
 const std::vector<Setting> kSettings = {
-    {true, 1, 256U << 20, false}, {true, 4, 256U << 20, false}, {false, 1, 256U << 20, true},
+    {true, 1, 256U << 20, false},  {true, 4, 256U << 20, false}, {false, 1, 256U << 20, true},
     {false, 4, 256U << 20, false}, {true, 4, 0, true},           {false, 3, 1, false},
 };
 
@@ -186,7 +186,9 @@ TEST_CASE("records come by key, together with those that do not exist") {
     Reader reader(dataset, options_of(setting), false);
     read_all(
         reader, 600,
-        [&](std::size_t i) { reader.request(i % 3 == 0 ? "no/such " + std::to_string(i) : records[i % 200].key); },
+        [&](std::size_t i) {
+          reader.request(i % 3 == 0 ? "no/such " + std::to_string(i) : records[i % 200].key);
+        },
         [&](std::size_t i, const Given& given) {
           if (i % 3 == 0) {
             CHECK(given.error == ErrorCode::kNotFound);
@@ -278,7 +280,8 @@ TEST_CASE("stored records of mapped containers are given in place, others as cop
   const std::vector<Record> records = {{"k", content_of(1, 3000)}};
   for (const bool mapped : {true, false}) {
     for (const bool stored : {true, false}) {
-      const std::string path = dir.write("a.sml", build_container(records, stored ? ContainerOptions{} : compressed()));
+      const std::string path =
+          dir.write("a.sml", build_container(records, stored ? ContainerOptions{} : compressed()));
       const Dataset dataset = open(path, mapped);
       Reader reader(dataset, {}, false);
       reader.request("k");
@@ -340,8 +343,11 @@ TEST_CASE("records larger than a batch's memory come whole, in any mixture with 
 
 TEST_CASE("records in pieces come piece by piece, among others") {
   const TemporaryDirectory dir;
-  const std::vector<Record> records = {
-      {"a", "small"}, {"b", content_of(1, 200'000)}, {"c", ""}, {"d", content_of(2, 57'000)}, {"e", content_of(3, 57'000 * 2)}};
+  const std::vector<Record> records = {{"a", "small"},
+                                       {"b", content_of(1, 200'000)},
+                                       {"c", ""},
+                                       {"d", content_of(2, 57'000)},
+                                       {"e", content_of(3, 57'000 * 2)}};
   for (ContainerOptions container : {ContainerOptions{}, compressed()}) {
     container.piece_bytes = 57'000 - 8192;
     const std::string path = dir.write("a.sml", build_container(records, container));
@@ -353,7 +359,8 @@ TEST_CASE("records in pieces come piece by piece, among others") {
           [&](std::size_t i, const Given& given) {
             const std::size_t size = records[i % 5].content.size();
             CHECK(given.content == records[i % 5].content);
-            CHECK(given.pieces == std::max<std::size_t>(1, (size + container.piece_bytes - 1) / container.piece_bytes));
+            CHECK(given.pieces == std::max<std::size_t>(1, (size + container.piece_bytes - 1) /
+                                                               container.piece_bytes));
           });
     }
   }
@@ -384,10 +391,11 @@ TEST_CASE("one damaged record is an outcome of that record: all others come byte
             if (records[i].key == damaged) {
               CHECK(given.error == ErrorCode::kCorrupt);
               CHECK(given.number == 123);
-              CHECK(given.message.find("record '" + damaged + "': checksum mismatch (stored ") == 0);
+              CHECK(given.message.find("record '" + damaged + "': checksum mismatch (stored ") ==
+                    0);
               CHECK(given.message.find(", computed ") != std::string::npos);
-              CHECK(given.message.find(" in block " + std::to_string(block) + " at offset " + std::to_string(offset) +
-                                       " of photos") != std::string::npos);
+              CHECK(given.message.find(" in block " + std::to_string(block) + " at offset " +
+                                       std::to_string(offset) + " of photos") != std::string::npos);
             } else {
               CHECK_FALSE(given.error);
               CHECK(given.content == records[i].content);
@@ -399,12 +407,15 @@ TEST_CASE("one damaged record is an outcome of that record: all others come byte
   }
 }
 
-TEST_CASE("of a record with a damaged piece, the pieces before it come, or none where whole records are asked for") {
+TEST_CASE(
+    "of a record with a damaged piece, the pieces before it come, or none where whole records are "
+    "asked for") {
   const TemporaryDirectory dir;
   ContainerOptions container;
   container.order = sml::PackOrder::kInput;
   container.piece_bytes = 40'000;
-  const std::vector<Record> records = {{"before", "1"}, {"large", content_of(1, 180'000)}, {"after", "2"}};
+  const std::vector<Record> records = {
+      {"before", "1"}, {"large", content_of(1, 180'000)}, {"after", "2"}};
   const std::string path = dir.write("a.sml", build_container(records, container));
   std::uint64_t block = 0;
   std::uint64_t offset = 0;
@@ -428,8 +439,8 @@ TEST_CASE("of a record with a damaged piece, the pieces before it come, or none 
     CHECK(given.pieces == (setting.whole_records ? 0 : 3));
     CHECK(given.content == records[1].content.substr(0, given.pieces * 40'000));
     CHECK(given.message.find("record 'large': ") == 0);
-    CHECK(given.message.find(" in block " + std::to_string(block) + " at offset " + std::to_string(offset) + " of a") !=
-          std::string::npos);
+    CHECK(given.message.find(" in block " + std::to_string(block) + " at offset " +
+                             std::to_string(offset) + " of a") != std::string::npos);
     REQUIRE(take(reader, given));
     CHECK(given.content == "2");
     CHECK_FALSE(take(reader, given));

@@ -1,13 +1,13 @@
 #include "smlstore/spill.h"
 
-#include <doctest/doctest.h>
-
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory_resource>
 #include <string>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "support/containers.h"
 #include "support/errors.h"

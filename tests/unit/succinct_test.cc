@@ -101,14 +101,21 @@ TEST_CASE("packed integers of a size that does not fit are refused") {
 }
 
 TEST_CASE("a bit vector is header, words and directory") {
-  CHECK(hex(BitVector::encode({})) == "0000000000000000" "0000000000000000" "0000000000000000");
+  CHECK(hex(BitVector::encode({})) ==
+        "0000000000000000"
+        "0000000000000000"
+        "0000000000000000");
   CHECK(hex(BitVector::encode({true, false, true, true})) ==
-        "0400000000000000" "0300000000000000" "0d00000000000000" "0000000000000000");
+        "0400000000000000"
+        "0300000000000000"
+        "0d00000000000000"
+        "0000000000000000");
 }
 
 TEST_CASE("rank and select of a bit vector agree with counting") {
   std::mt19937_64 random(3);
-  for (const std::size_t bits : {0U, 1U, 63U, 64U, 65U, 449U, 500U, 511U, 512U, 513U, 1024U, 5000U}) {
+  for (const std::size_t bits :
+       {0U, 1U, 63U, 64U, 65U, 449U, 500U, 511U, 512U, 513U, 1024U, 5000U}) {
     for (const unsigned density : {0U, 1U, 50U, 99U, 100U}) {
       CAPTURE(bits);
       CAPTURE(density);
@@ -154,10 +161,18 @@ TEST_CASE("a bit vector that contradicts itself is refused, whichever bit is wro
 TEST_CASE("an Elias-Fano list is header, low bits, high words and samples") {
   // max / count = 23 / 4: 2 low bits. Lows 1, 1, 2, 3; highs 1, 2, 2, 5 give ones at 1, 3, 4, 8.
   CHECK(hex(EliasFano::encode(std::vector<std::uint64_t>{5, 9, 10, 23})) ==
-        "0400000000000000" "0200000000000000" "0100000000000000" "0000000000000000"
-        "e500000000000000" "1a01000000000000" "0100000000000000");
+        "0400000000000000"
+        "0200000000000000"
+        "0100000000000000"
+        "0000000000000000"
+        "e500000000000000"
+        "1a01000000000000"
+        "0100000000000000");
   CHECK(hex(EliasFano::encode({})) ==
-        "0000000000000000" "0000000000000000" "0000000000000000" "0000000000000000");
+        "0000000000000000"
+        "0000000000000000"
+        "0000000000000000"
+        "0000000000000000");
 }
 
 void check_list(const std::vector<std::uint64_t>& values) {

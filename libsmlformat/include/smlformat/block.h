@@ -1,4 +1,5 @@
-// Blocks: records laid end to end behind a table of their keys and sizes. See format-spec/container.md.
+// Blocks: records laid end to end behind a table of their keys and sizes. See
+// format-spec/container.md.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +32,10 @@ struct EncodedRecord {
 struct SealedBlock {
   struct Slot {
     std::uint64_t key_hash;
-    std::uint64_t raw_bytes;   // of the whole record; further pieces: 0
+    std::uint64_t raw_bytes;  // of the whole record; further pieces: 0
     std::uint32_t slot_bytes;
     std::uint32_t stored_bytes;
-    bool plain;                // stored as it is, without padding: its raw size follows from the slot
+    bool plain;  // stored as it is, without padding: its raw size follows from the slot
   };
 
   Bytes bytes;
@@ -44,18 +45,21 @@ struct SealedBlock {
   std::vector<Slot> slots;
 };
 
-// Records of one block, in order; at least one; costs sum to at most header.block_bytes - block_overhead(header.align). Pure; safe for threads.
+// Records of one block, in order; at least one; costs sum to at most header.block_bytes -
+// block_overhead(header.align). Pure; safe for threads.
 SealedBlock build_block(const Header& header, std::uint64_t number, std::uint64_t first_record,
                         const std::vector<EncodedRecord>& records);
 
-// One piece of a record larger than header.piece_bytes. `records_before`: records that start in earlier blocks (so, for further
-// pieces, this record included).
-SealedBlock build_piece(const Header& header, std::uint64_t number, std::uint64_t records_before, const EncodedRecord& piece,
-                        std::uint64_t record_bytes, std::uint32_t piece_number);
+// One piece of a record larger than header.piece_bytes. `records_before`: records that start in
+// earlier blocks (so, for further pieces, this record included).
+SealedBlock build_piece(const Header& header, std::uint64_t number, std::uint64_t records_before,
+                        const EncodedRecord& piece, std::uint64_t record_bytes,
+                        std::uint32_t piece_number);
 
 SealedBlock build_dictionary_block(const Header& header, std::uint64_t number, ByteView dictionary);
 
-// What a block holds before its first slot, at most, whatever its keys: counted when blocks are cut.
+// What a block holds before its first slot, at most, whatever its keys: counted when blocks are
+// cut.
 std::uint64_t block_overhead(std::uint32_t align) noexcept;
 
 // The record table of a block, decoded and checked against the block's size.
@@ -84,7 +88,8 @@ class BlockTable {
   std::vector<std::uint32_t> slot_ends_;
 };
 
-// Cuts records, in order, into blocks by their cost. Keeps a sample together where it fits a block. Pure bookkeeping.
+// Cuts records, in order, into blocks by their cost. Keeps a sample together where it fits a block.
+// Pure bookkeeping.
 class BlockCutter {
  public:
   BlockCutter(std::uint32_t block_bytes, std::uint32_t align) noexcept
@@ -93,8 +98,8 @@ class BlockCutter {
   // The cost of a record cut into pieces, which takes blocks of its own.
   static constexpr std::uint64_t kOwnBlocks = ~std::uint64_t{0};
 
-  // Places the next sample, whose records have these costs: starts_block[i] is true where record i must start a new block. A sample that
-  // fits a block is kept in one; a larger one starts a block.
+  // Places the next sample, whose records have these costs: starts_block[i] is true where record i
+  // must start a new block. A sample that fits a block is kept in one; a larger one starts a block.
   void place(std::span<const std::uint64_t> costs, std::vector<bool>& starts_block);
 
  private:

@@ -1,4 +1,5 @@
-// How a record's bytes are stored: as they are, or zstd, with or without the container's dictionary.
+// How a record's bytes are stored: as they are, or zstd, with or without the container's
+// dictionary.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,15 @@ enum class Codec : std::uint8_t { kStored = 0, kZstd = 1, kZstdDictionary = 2 };
 inline constexpr int kDefaultZstdLevel = 3;
 inline constexpr std::size_t kMaxDictionaryBytes = 1U << 20;
 
-// True where `bytes` look as if no compressor would gain from them (JPEG, PNG bodies, zstd, random): by the byte statistics of
-// samples of them. Pure; about 1 us.
+// True where `bytes` look as if no compressor would gain from them (JPEG, PNG bodies, zstd,
+// random): by the byte statistics of samples of them. Pure; about 1 us.
 bool looks_incompressible(ByteView bytes) noexcept;
 
 // A zstd dictionary, digested for one level. Immutable; shared by any number of threads.
 class Dictionary {
  public:
-  // Throws kCorrupt where zstd does not take `bytes`, kLimit above kMaxDictionaryBytes. level 0: for decoding only.
+  // Throws kCorrupt where zstd does not take `bytes`, kLimit above kMaxDictionaryBytes. level 0:
+  // for decoding only.
   Dictionary(Bytes bytes, int level);
   ~Dictionary();
   Dictionary(const Dictionary&) = delete;
@@ -32,9 +34,11 @@ class Dictionary {
 
   ByteView bytes() const noexcept { return bytes_; }
 
-  // Trains on `samples`, laid end to end in `data`, giving at most `max_bytes`; nothing where training fails or where there is too
-  // little to learn from. Deterministic for one version of libzstd. Some 100 ms for 10 MiB.
-  static std::optional<Bytes> train(ByteView data, const std::vector<std::size_t>& sample_bytes, std::size_t max_bytes);
+  // Trains on `samples`, laid end to end in `data`, giving at most `max_bytes`; nothing where
+  // training fails or where there is too little to learn from. Deterministic for one version of
+  // libzstd. Some 100 ms for 10 MiB.
+  static std::optional<Bytes> train(ByteView data, const std::vector<std::size_t>& sample_bytes,
+                                    std::size_t max_bytes);
 
  private:
   friend class Encoder;
@@ -52,7 +56,8 @@ struct Encoded {
 
 struct CompressionOptions {
   enum class Mode : std::uint8_t { kNone, kAuto, kZstd };
-  Mode mode = Mode::kAuto;  // kAuto: zstd unless it does not pay; kZstd: always zstd, unless it grows the record
+  Mode mode = Mode::kAuto;  // kAuto: zstd unless it does not pay; kZstd: always zstd, unless it
+                            // grows the record
   int level = kDefaultZstdLevel;  // 1 to 19 (zstd's own levels; above 19 memory grows)
 };
 
@@ -64,7 +69,8 @@ class Encoder {
   ~Encoder();
   Encoder(Encoder&&) noexcept;
 
-  // The result is valid until the next call and as long as `raw`. Deterministic: depends on options, dictionary and `raw` alone.
+  // The result is valid until the next call and as long as `raw`. Deterministic: depends on
+  // options, dictionary and `raw` alone.
   Encoded encode(ByteView raw);
 
  private:
@@ -78,8 +84,9 @@ class Decoder {
   Decoder();
   ~Decoder();
 
-  // Fills `raw`, whose size is the record's raw size. Throws kCorrupt where `stored` does not decode to exactly that many
-  // bytes, kUnsupported for an unknown codec; kCorrupt where a dictionary is needed and `dictionary` is null.
+  // Fills `raw`, whose size is the record's raw size. Throws kCorrupt where `stored` does not
+  // decode to exactly that many bytes, kUnsupported for an unknown codec; kCorrupt where a
+  // dictionary is needed and `dictionary` is null.
   void decode(Codec codec, ByteView stored, const Dictionary* dictionary, MutableBytes raw);
 
   // This thread's decoder.

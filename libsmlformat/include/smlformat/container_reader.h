@@ -15,7 +15,8 @@ namespace sml {
 // Immutable after construction: every const function may be called by any number of threads.
 class ContainerReader {
  public:
-  // Reads header, tail and footer and checks them. Throws kTruncated, kCorrupt, kUnsupported; kIo from the source.
+  // Reads header, tail and footer and checks them. Throws kTruncated, kCorrupt, kUnsupported; kIo
+  // from the source.
   explicit ContainerReader(std::shared_ptr<const ByteSource> source);
 
   const Header& header() const noexcept { return header_; }
@@ -44,15 +45,18 @@ class ContainerReader {
 struct VerifiedSlot {
   Codec codec = Codec::kStored;
   ByteView stored;
-  std::uint32_t stored_crc32c = 0;  // of the stored bytes: of the record itself where codec is kStored
+  std::uint32_t stored_crc32c =
+      0;  // of the stored bytes: of the record itself where codec is kStored
 };
 
-// Checks the slot (all of its bytes). Throws kCorrupt with both checksums, or naming what is wrong. Pure.
+// Checks the slot (all of its bytes). Throws kCorrupt with both checksums, or naming what is wrong.
+// Pure.
 VerifiedSlot verify_slot(ByteView slot, std::uint64_t expected_key_hash);
 // The same without an expected key: for records asked for by number.
 VerifiedSlot verify_slot(ByteView slot);
 
 // Checks one piece of a record: block header, table, slot; `piece` counts from 0. Throws kCorrupt.
-VerifiedSlot verify_piece(ByteView block, std::uint64_t block_number, std::uint64_t piece, std::uint64_t record_bytes);
+VerifiedSlot verify_piece(ByteView block, std::uint64_t block_number, std::uint64_t piece,
+                          std::uint64_t record_bytes);
 
 }  // namespace sml

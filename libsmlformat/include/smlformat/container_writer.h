@@ -29,11 +29,12 @@ struct ContainerSummary {
   std::uint64_t container_bytes = 0;
 };
 
-// For one thread. Nothing is visible to readers until seal() has returned; a writer that is destroyed before leaves an unsealed
-// byte string behind, which its owner discards.
+// For one thread. Nothing is visible to readers until seal() has returned; a writer that is
+// destroyed before leaves an unsealed byte string behind, which its owner discards.
 class ContainerWriter {
  public:
-  // Writes the header. `memory` serves the per-record arrays (8 to 24 bytes a record). Throws kInvalidArgument, kIo.
+  // Writes the header. `memory` serves the per-record arrays (8 to 24 bytes a record). Throws
+  // kInvalidArgument, kIo.
   ContainerWriter(ByteSink& sink, const Header& header,
                   std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
@@ -41,11 +42,13 @@ class ContainerWriter {
   std::uint64_t blocks() const noexcept { return rows_.size(); }
   std::uint64_t bytes() const noexcept { return offset_; }
 
-  // `block` must carry the next block number and first record. Throws kLimit above kMaxRecords, kIo.
+  // `block` must carry the next block number and first record. Throws kLimit above kMaxRecords,
+  // kIo.
   void append(const SealedBlock& block);
 
-  // `sample_starts`: with grouping, for each record by number whether a sample starts there; empty without.
-  // Builds the index, writes footer and tail. Throws kInvalidArgument where names are unsorted, double, or not those of the records.
+  // `sample_starts`: with grouping, for each record by number whether a sample starts there; empty
+  // without. Builds the index, writes footer and tail. Throws kInvalidArgument where names are
+  // unsorted, double, or not those of the records.
   ContainerSummary seal(const NameList& names, const std::vector<bool>& sample_starts = {});
 
  private:
@@ -59,9 +62,9 @@ class ContainerWriter {
   bool sealed_ = false;
   std::vector<BlockRow> rows_;
   std::vector<std::uint64_t> block_offsets_;
-  std::pmr::vector<std::uint64_t> hashes_;     // by number
-  std::pmr::vector<std::uint64_t> places_;     // by number
-  std::pmr::vector<std::uint64_t> raw_sums_;   // by number, running sum
+  std::pmr::vector<std::uint64_t> hashes_;    // by number
+  std::pmr::vector<std::uint64_t> places_;    // by number
+  std::pmr::vector<std::uint64_t> raw_sums_;  // by number, running sum
 };
 
 }  // namespace sml

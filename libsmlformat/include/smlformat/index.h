@@ -1,8 +1,8 @@
-// The footer index: names, places, sizes and samples of a container's records, used in place as it is stored.
-// Encodings: format-spec/index.md.
+// The footer index: names, places, sizes and samples of a container's records, used in place as it
+// is stored. Encodings: format-spec/index.md.
 //
-// A record has a *number* (its position in pack order) and a *rank* (its position in name order); a sample likewise.
-// Both count from 0 within the container.
+// A record has a *number* (its position in pack order) and a *rank* (its position in name order); a
+// sample likewise. Both count from 0 within the container.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ namespace sml {
 
 inline constexpr std::uint32_t kNamePageKeys = 32;
 
-// Where a record is. For a record cut into pieces the first piece's; the following pieces are the blocks block + 1,
+// Where a record is. For a record cut into pieces the first piece's; the following pieces are the
+// blocks block + 1,
 // ..., block + pieces - 1, one each.
 struct Place {
   std::uint64_t block = 0;
@@ -37,16 +38,17 @@ struct NumberRange {
 
 // Bytes that each part of the index takes.
 struct IndexBytes {
-  std::uint64_t places = 0, raw_sizes = 0, names = 0, key_table = 0, ranks = 0, samples = 0, blocks = 0;
+  std::uint64_t places = 0, raw_sizes = 0, names = 0, key_table = 0, ranks = 0, samples = 0,
+                blocks = 0;
   std::uint64_t total = 0;
 };
 
 class Index {
  public:
-  // `footer` (64-byte aligned) has been checked against its checksum; `blocks_end` is where it starts in the container.
-  // Throws kCorrupt where a structure contradicts itself. What would cost a pass over all records is checked when it is used: then
-  // functions that are not noexcept throw kCorrupt. No call reads out of bounds, whatever the bytes.
-  // `footer` must outlive the index.
+  // `footer` (64-byte aligned) has been checked against its checksum; `blocks_end` is where it
+  // starts in the container. Throws kCorrupt where a structure contradicts itself. What would cost
+  // a pass over all records is checked when it is used: then functions that are not noexcept throw
+  // kCorrupt. No call reads out of bounds, whatever the bytes. `footer` must outlive the index.
   Index(ByteView footer, const Header& header, std::uint64_t footer_offset);
   ~Index();
   Index(Index&&) noexcept;
@@ -96,12 +98,14 @@ class Index {
   NumberRange sample(std::uint64_t sample) const noexcept;
   std::uint64_t sample_of(std::uint64_t number) const noexcept;
 
-  // --- places and sizes. Checked against the block and piece sizes: at most header.piece_bytes where pieces is 1.
+  // --- places and sizes. Checked against the block and piece sizes: at most header.piece_bytes
+  // where pieces is 1.
   Place place(std::uint64_t number) const;
   std::uint64_t raw_bytes(std::uint64_t number) const;
 
   // --- blocks
-  std::uint64_t block_offset(std::uint64_t block) const noexcept;  // block == blocks(): where blocks end
+  std::uint64_t block_offset(
+      std::uint64_t block) const noexcept;  // block == blocks(): where blocks end
   BlockRow block(std::uint64_t block) const noexcept;
   // Samples that start in a block, as a range of pack positions of samples.
   NumberRange block_samples(std::uint64_t block) const noexcept;

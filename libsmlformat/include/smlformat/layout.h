@@ -28,7 +28,8 @@ inline constexpr std::uint32_t kMaxParts = 65536;
 inline constexpr std::uint64_t kFooterAlign = 4096;
 inline constexpr std::uint64_t kSectionAlign = 64;
 
-// Feature bits this build knows. An unknown incompatible bit is refused, an unknown compatible one ignored.
+// Feature bits this build knows. An unknown incompatible bit is refused, an unknown compatible one
+// ignored.
 inline constexpr std::uint64_t kKnownIncompatibleFeatures = 0;
 inline constexpr std::uint64_t kKnownCompatibleFeatures = 0;
 
@@ -60,13 +61,19 @@ struct Header {
   Grouping grouping = Grouping::kNone;
 
   std::array<std::byte, kBytes> encode() const;
-  // `bytes` has kBytes bytes. Throws kCorrupt (magic, checksum, fields), kUnsupported (newer version, unknown feature).
+  // `bytes` has kBytes bytes. Throws kCorrupt (magic, checksum, fields), kUnsupported (newer
+  // version, unknown feature).
   static Header decode(ByteView bytes);
   // Throws kInvalidArgument where the fields are out of range.
   void check() const;
 };
 
-enum class BlockKind : std::uint8_t { kRecords = 0, kFirstPiece = 1, kNextPiece = 2, kDictionary = 3 };
+enum class BlockKind : std::uint8_t {
+  kRecords = 0,
+  kFirstPiece = 1,
+  kNextPiece = 2,
+  kDictionary = 3
+};
 
 // At the front of every block, followed by its record table.
 struct BlockHeader {
@@ -79,19 +86,21 @@ struct BlockHeader {
   std::uint32_t slots_offset = 0;        // from the start of the block
   std::uint32_t table_stored_bytes = 0;  // right behind the header
   std::uint32_t table_raw_bytes = 0;
-  Codec table_codec = Codec::kStored;    // kStored or kZstd
+  Codec table_codec = Codec::kStored;  // kStored or kZstd
   BlockKind kind = BlockKind::kRecords;
-  std::uint64_t record_bytes = 0;        // pieces: raw size of the whole record; else 0
-  std::uint32_t piece = 0;               // pieces: number of the piece, from 0; else 0
+  std::uint64_t record_bytes = 0;  // pieces: raw size of the whole record; else 0
+  std::uint32_t piece = 0;         // pieces: number of the piece, from 0; else 0
 
   // Header and table are guarded by one CRC32C, so both are needed.
   std::array<std::byte, kBytes> encode(ByteView table_stored) const;
-  // `block` starts at the magic and holds at least the header and the stored table. Throws kTruncated, kCorrupt.
+  // `block` starts at the magic and holds at least the header and the stored table. Throws
+  // kTruncated, kCorrupt.
   static BlockHeader decode(ByteView block);
 };
 
-// In front of every record's stored bytes. The CRC32C runs over the stored bytes, then over bytes 4 to 15 of the prefix, so
-// that for a stored record the running value half way is the CRC32C of the record itself.
+// In front of every record's stored bytes. The CRC32C runs over the stored bytes, then over bytes 4
+// to 15 of the prefix, so that for a stored record the running value half way is the CRC32C of the
+// record itself.
 struct SlotPrefix {
   static constexpr std::size_t kBytes = 16;
 
@@ -122,19 +131,19 @@ struct BlockRow {
 };
 
 enum class SectionId : std::uint32_t {
-  kBlockOffsets = 1,   // u64 x (blocks + 1)
-  kBlockRows = 2,      // BlockRow x blocks
-  kPlaces = 3,         // Elias-Fano: offset of each record's first slot, by number
-  kRawSizes = 4,       // Elias-Fano: running sum of raw sizes, by number; absent where slots tell
-  kNamePages = 5,      // pages of front-coded keys in name order
-  kNamePageEnds = 6,   // Elias-Fano: end of each page in section 5
-  kNameDictionary = 7, // zstd dictionary of the pages; absent where pages are stored
-  kKeyBuckets = 8,     // u32 x (buckets + 1)
-  kKeyTable = 9,       // packed rows, by bucket
-  kRankToNumber = 10,  // packed; input order only
+  kBlockOffsets = 1,    // u64 x (blocks + 1)
+  kBlockRows = 2,       // BlockRow x blocks
+  kPlaces = 3,          // Elias-Fano: offset of each record's first slot, by number
+  kRawSizes = 4,        // Elias-Fano: running sum of raw sizes, by number; absent where slots tell
+  kNamePages = 5,       // pages of front-coded keys in name order
+  kNamePageEnds = 6,    // Elias-Fano: end of each page in section 5
+  kNameDictionary = 7,  // zstd dictionary of the pages; absent where pages are stored
+  kKeyBuckets = 8,      // u32 x (buckets + 1)
+  kKeyTable = 9,        // packed rows, by bucket
+  kRankToNumber = 10,   // packed; input order only
   kNumberToRank = 11,
-  kNameSamples = 12,   // bit vector in name order: a sample starts here; grouping only
-  kPackSamples = 13,   // the same in pack order
+  kNameSamples = 12,  // bit vector in name order: a sample starts here; grouping only
+  kPackSamples = 13,  // the same in pack order
 };
 
 struct FooterHeader {

@@ -1,7 +1,8 @@
-// Compact arrays that are built once, stored, mapped and used in place: packed integers, a bit vector with rank and select,
-// and Elias-Fano lists (P. Elias 1974, R. Fano 1971; see S. Vigna, "Quasi-succinct indices", 2013).
-// Encodings: format-spec/index.md. Readers check their bounds when opened and are then safe for any number of threads;
-// arguments out of range are programming errors. The bytes must stay alive and be 8-byte aligned.
+// Compact arrays that are built once, stored, mapped and used in place: packed integers, a bit
+// vector with rank and select, and Elias-Fano lists (P. Elias 1974, R. Fano 1971; see S. Vigna,
+// "Quasi-succinct indices", 2013). Encodings: format-spec/index.md. Readers check their bounds when
+// opened and are then safe for any number of threads; arguments out of range are programming
+// errors. The bytes must stay alive and be 8-byte aligned.
 #pragma once
 
 #include <cstdint>

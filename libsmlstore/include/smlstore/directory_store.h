@@ -1,4 +1,5 @@
-// Containers as files: opening for reading, and writing so that a container appears whole or not at all.
+// Containers as files: opening for reading, and writing so that a container appears whole or not at
+// all.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@ namespace sml {
 
 inline constexpr std::string_view kContainerSuffix = ".sml";
 
-// A regular file as a byte source. On local file systems it is mapped (read-only, shared), so that view() works; on NFS, CephFS, FUSE,
-// 9p, SMB and the like it is read by pread. Throws kNotFound, kIo. Safe for threads.
+// A regular file as a byte source. On local file systems it is mapped (read-only, shared), so that
+// view() works; on NFS, CephFS, FUSE, 9p, SMB and the like it is read by pread. Throws kNotFound,
+// kIo. Safe for threads.
 class FileSource final : public ByteSource {
  public:
   enum class Mapping { kWhereSafe, kNever };
@@ -36,26 +38,32 @@ class FileSource final : public ByteSource {
   const std::byte* map_ = nullptr;
 };
 
-// A container file being written: a hidden temporary name (".NAME.sml.<random>.tmp") beside the destination. publish() syncs, renames
-// and syncs the directory; only then is the file visible and safe. The destructor removes what was not published.
+// A container file being written: a hidden temporary name (".NAME.sml.<random>.tmp") beside the
+// destination. publish() syncs, renames and syncs the directory; only then is the file visible and
+// safe. The destructor removes what was not published.
 class FileSink final : public ByteSink {
  public:
-  // Fails at once (kAlreadyExists) where `path` exists and `overwrite` is false; kIo where the directory cannot be written;
-  // kInvalidArgument where path exists and is no regular file. A symbolic link to a regular file counts as one, and is replaced itself.
+  // Fails at once (kAlreadyExists) where `path` exists and `overwrite` is false; kIo where the
+  // directory cannot be written; kInvalidArgument where path exists and is no regular file. A
+  // symbolic link to a regular file counts as one, and is replaced itself.
   FileSink(std::string path, bool overwrite);
   ~FileSink() override;
   FileSink(const FileSink&) = delete;
   FileSink& operator=(const FileSink&) = delete;
 
-  // Large writes; write-back is started as they come, so that publish() waits little. Throws kIo (disk full: names the path).
+  // Large writes; write-back is started as they come, so that publish() waits little. Throws kIo
+  // (disk full: names the path).
   void append(ByteView bytes) override;
   void restart() override;  // truncates the temporary file
-  // Throws kAlreadyExists where the path appeared meanwhile and overwrite is false (checked atomically), kIo.
+  // Throws kAlreadyExists where the path appeared meanwhile and overwrite is false (checked
+  // atomically), kIo.
   void publish();
-  // Where the bytes are until then: complete once a container is sealed, so that it can be opened and checked.
+  // Where the bytes are until then: complete once a container is sealed, so that it can be opened
+  // and checked.
   const std::string& unpublished_path() const noexcept { return temporary_; }
 
-  // The temporary files of this process that are not yet published are unlinked by this function, which is async-signal-safe.
+  // The temporary files of this process that are not yet published are unlinked by this function,
+  // which is async-signal-safe.
   static void remove_unpublished() noexcept;
 
  private:
@@ -68,8 +76,9 @@ class FileSink final : public ByteSink {
   std::uint64_t flushed_ = 0;
 };
 
-// A data set's directory, held by one publisher at a time (flock on a file ".sml-lock" in it; freed by the kernel when the process
-// dies). Waits for the lock. Throws kIo; kCancelled where `stop` is requested while it waits.
+// A data set's directory, held by one publisher at a time (flock on a file ".sml-lock" in it; freed
+// by the kernel when the process dies). Waits for the lock. Throws kIo; kCancelled where `stop` is
+// requested while it waits.
 class DirectoryLock {
  public:
   explicit DirectoryLock(const std::string& directory, const std::stop_token& stop = {});
@@ -81,11 +90,12 @@ class DirectoryLock {
   int fd_ = -1;
 };
 
-// Names (without directory, with suffix) of the containers in a directory, in byte order. Hidden names are no containers.
-// Throws kNotFound, kIo.
+// Names (without directory, with suffix) of the containers in a directory, in byte order. Hidden
+// names are no containers. Throws kNotFound, kIo.
 std::vector<std::string> list_containers(const std::string& directory);
 
-// "NAME" of ".../NAME.sml": what reports and errors call a container. Of other paths the base name as it is.
+// "NAME" of ".../NAME.sml": what reports and errors call a container. Of other paths the base name
+// as it is.
 std::string container_name(std::string_view path);
 
 // Creates `directory` and its parents where missing. Throws kIo.

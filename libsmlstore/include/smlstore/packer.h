@@ -31,16 +31,17 @@ struct PackOptions {
   CompressionOptions compression;
   std::uint32_t block_bytes = kDefaultBlockBytes;
   std::uint32_t align = 1;
-  std::uint32_t part = 0;   // 1..parts: pack only the samples of this part
+  std::uint32_t part = 0;  // 1..parts: pack only the samples of this part
   std::uint32_t parts = 0;
   OnDuplicate on_duplicate = OnDuplicate::kError;
   // Change speed and memory only:
-  unsigned threads = 0;                           // 0: one per processor
-  std::uint64_t memory_bytes = 256U << 20;        // records and blocks in flight
-  std::pmr::memory_resource* memory = nullptr;    // for per-record arrays; null: a SpillMemory of its own
+  unsigned threads = 0;                     // 0: one per processor
+  std::uint64_t memory_bytes = 256U << 20;  // records and blocks in flight
+  std::pmr::memory_resource* memory =
+      nullptr;  // for per-record arrays; null: a SpillMemory of its own
 
-  // A record that cannot be read: called with the error; returns to skip the record, or throws to give up. Default: throws the error.
-  // Called from the packing thread only.
+  // A record that cannot be read: called with the error; returns to skip the record, or throws to
+  // give up. Default: throws the error. Called from the packing thread only.
   std::function<void(const Error&)> on_unreadable;
   // A duplicate that is skipped or replaced: its origin. Called from the packing thread only.
   std::function<void(const std::string& origin)> on_dropped;
@@ -55,15 +56,17 @@ struct PackPlan {
   std::uint64_t bytes = 0;
 };
 
-// What pack() would pack: the same list, order and checks, nothing read or written. Throws as pack() does for duplicates.
+// What pack() would pack: the same list, order and checks, nothing read or written. Throws as
+// pack() does for duplicates.
 PackPlan plan_pack(const RecordList& records, const PackOptions& options);
 
-// Writes a sealed container to `sink`. Two records with one key: as options.on_duplicate says; kError throws kAlreadyExists naming both
-// origins. The container does not depend on options.threads or memory.
+// Writes a sealed container to `sink`. Two records with one key: as options.on_duplicate says;
+// kError throws kAlreadyExists naming both origins. The container does not depend on
+// options.threads or memory.
 ContainerSummary pack(const RecordList& records, const PackOptions& options, ByteSink& sink);
 
-// The same from a stream: options.order must be kInput (kInvalidArgument), on_duplicate not kReplace; with grouping, records of a stem that are not
-// adjacent throw kInvalidArgument.
+// The same from a stream: options.order must be kInput (kInvalidArgument), on_duplicate not
+// kReplace; with grouping, records of a stem that are not adjacent throw kInvalidArgument.
 ContainerSummary pack(RecordStream& records, const PackOptions& options, ByteSink& sink);
 
 }  // namespace sml

@@ -13,36 +13,42 @@
 namespace sml {
 
 struct ReaderOptions {
-  std::uint64_t memory_bytes = 256U << 20;  // in flight and decoded together; mapped files not counted
-  unsigned threads = 0;                     // 0: one per processor
-  // Check a record in pieces as a whole before its first piece is given, so that a damaged one gives no bytes at all. Reads it twice.
+  std::uint64_t memory_bytes = 256U
+                               << 20;  // in flight and decoded together; mapped files not counted
+  unsigned threads = 0;                // 0: one per processor
+  // Check a record in pieces as a whole before its first piece is given, so that a damaged one
+  // gives no bytes at all. Reads it twice.
   bool whole_records = false;
 };
 
 struct ReaderStats {
-  std::uint64_t records = 0;         // given whole
-  std::uint64_t bytes = 0;           // raw bytes given
-  std::uint64_t stored_bytes = 0;    // read from containers
+  std::uint64_t records = 0;       // given whole
+  std::uint64_t bytes = 0;         // raw bytes given
+  std::uint64_t stored_bytes = 0;  // read from containers
   std::uint64_t failed = 0;
 };
 
 // A record, or one piece of a large one, as it comes out of a reader.
 struct RecordPiece {
-  std::uint64_t number = 0;         // kNoNumber where the key is unknown
-  std::string_view key;             // always set for requests by key; for others where keys were asked for
-  std::uint64_t record_bytes = 0;   // of the whole record
-  std::uint64_t offset = 0;         // of these bytes in it
+  std::uint64_t number = 0;  // kNoNumber where the key is unknown
+  std::string_view key;      // always set for requests by key; for others where keys were asked for
+  std::uint64_t record_bytes = 0;  // of the whole record
+  std::uint64_t offset = 0;        // of these bytes in it
   ByteView bytes;
-  std::uint32_t crc32c = 0;         // of `bytes`
-  bool last = true;                 // no more pieces of this record
-  bool immutable = false;           // the bytes lie in a mapped container file and never change (vmsplice is safe)
-  const Error* error = nullptr;     // the record cannot be given (kNotFound, kAmbiguous, kCorrupt, ...): bytes are empty and last is true
+  std::uint32_t crc32c = 0;  // of `bytes`
+  bool last = true;          // no more pieces of this record
+  bool immutable =
+      false;  // the bytes lie in a mapped container file and never change (vmsplice is safe)
+  const Error* error = nullptr;  // the record cannot be given (kNotFound, kAmbiguous, kCorrupt,
+                                 // ...): bytes are empty and last is true
 };
 
-// For one thread (its workers are its own). Use: request() as far as wants_more(), next() for the result; results come in the order of requests.
+// For one thread (its workers are its own). Use: request() as far as wants_more(), next() for the
+// result; results come in the order of requests.
 class Reader {
  public:
-  // with_keys: fill in RecordPiece::key for requests by number. The data set must outlive the reader.
+  // with_keys: fill in RecordPiece::key for requests by number. The data set must outlive the
+  // reader.
   Reader(const Dataset& dataset, const ReaderOptions& options, bool with_keys);
   ~Reader();
 
@@ -50,12 +56,14 @@ class Reader {
   void request(std::uint64_t number);
   void request(std::string_view key);
 
-  // Whether the look-ahead has room: asking for more now helps speed. Always true when nothing is pending.
+  // Whether the look-ahead has room: asking for more now helps speed. Always true when nothing is
+  // pending.
   bool wants_more() const noexcept;
   // Requests whose last piece has not been given.
   std::uint64_t pending() const noexcept;
 
-  // The next piece; false where nothing is pending. Waits for storage, never for requests. The piece is valid until the next call.
+  // The next piece; false where nothing is pending. Waits for storage, never for requests. The
+  // piece is valid until the next call.
   bool next(RecordPiece& piece);
 
   ReaderStats stats() const noexcept;

@@ -1,5 +1,5 @@
-// What is packed: files found by walking or listed, members of archives, framed records. Either a list, whose records can be
-// read in any order and twice, or a stream, read once.
+// What is packed: files found by walking or listed, members of archives, framed records. Either a
+// list, whose records can be read in any order and twice, or a stream, read once.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,15 @@ enum class Symlinks : std::uint8_t { kFollow, kSkip, kError };
 struct SourceOptions {
   std::string prefix;  // put before every key
   Symlinks symlinks = Symlinks::kFollow;
-  // Called for what cannot be a record (unreadable directory or file, dangling link, FIFO, device, link loop, bad key), with where it is
-  // and why. It may throw to give up. Default: throws the error.
+  // Called for what cannot be a record (unreadable directory or file, dangling link, FIFO, device,
+  // link loop, bad key), with where it is and why. It may throw to give up. Default: throws the
+  // error.
   std::function<void(const Error&)> on_problem;
   // Called now and then with the number of records found so far.
   std::function<void(std::uint64_t)> on_found;
   std::stop_token stop;  // throws kCancelled when requested
-  std::pmr::memory_resource* memory = std::pmr::get_default_resource();  // for arrays that grow with the records
+  std::pmr::memory_resource* memory =
+      std::pmr::get_default_resource();  // for arrays that grow with the records
 };
 
 // Records that can be read in any order. Const functions are safe for threads.
@@ -36,11 +38,13 @@ class RecordList {
  public:
   virtual ~RecordList() = default;
   virtual std::uint64_t size() const = 0;
-  virtual std::string_view key(std::uint64_t i) const = 0;       // checked; valid as long as the list
-  virtual std::uint64_t bytes(std::uint64_t i) const = 0;        // size when it was listed
-  virtual std::string origin(std::uint64_t i) const = 0;         // for messages: a path, or "photos.tar: member"
-  // Reads bytes(i) bytes from `offset` 0, or the range of a large record. Throws kIo, naming the origin, where it cannot be read or where
-  // the file is no longer bytes(i) long ("changed while it was read"), kCorrupt where a checksum of the input is wrong.
+  virtual std::string_view key(std::uint64_t i) const = 0;  // checked; valid as long as the list
+  virtual std::uint64_t bytes(std::uint64_t i) const = 0;   // size when it was listed
+  virtual std::string origin(
+      std::uint64_t i) const = 0;  // for messages: a path, or "photos.tar: member"
+  // Reads bytes(i) bytes from `offset` 0, or the range of a large record. Throws kIo, naming the
+  // origin, where it cannot be read or where the file is no longer bytes(i) long ("changed while it
+  // was read"), kCorrupt where a checksum of the input is wrong.
   virtual void read(std::uint64_t i, std::uint64_t offset, MutableBytes out) const = 0;
 };
 
@@ -54,30 +58,41 @@ class RecordStream {
   };
 
   virtual ~RecordStream() = default;
-  // The next record; false at the (proper) end. What was not read of the previous record is passed over. Throws kTruncated, kCorrupt, kIo.
+  // The next record; false at the (proper) end. What was not read of the previous record is passed
+  // over. Throws kTruncated, kCorrupt, kIo.
   virtual bool next(Record& record) = 0;
-  // Fills `out` from the current record as far as it goes; fewer bytes only at the end of the record.
+  // Fills `out` from the current record as far as it goes; fewer bytes only at the end of the
+  // record.
   virtual std::size_t read(MutableBytes out) = 0;
 };
 
-// Every regular file below `sources` (directories, walked; files, as they are), in the order of the sources, each directory in name order.
-// Keys as in the contract: below a directory the path below it, of a file its base name. A source that does not exist is an error
-// (kNotFound) at once. Directories reached twice through symbolic links on one path are a loop (a problem, not followed).
-std::unique_ptr<RecordList> list_walked(const std::vector<std::string>& sources, const SourceOptions& options);
+// Every regular file below `sources` (directories, walked; files, as they are), in the order of the
+// sources, each directory in name order. Keys as in the contract: below a directory the path below
+// it, of a file its base name. A source that does not exist is an error (kNotFound) at once.
+// Directories reached twice through symbolic links on one path are a loop (a problem, not
+// followed).
+std::unique_ptr<RecordList> list_walked(const std::vector<std::string>& sources,
+                                        const SourceOptions& options);
 
-// The regular files named in `paths` (read from `next_path` until it gives false): keys are the paths as listed, without leading "./" and "/".
-// Directories are passed over; ".." components and what cannot be opened are problems.
-std::unique_ptr<RecordList> list_paths(const std::function<bool(std::string& path)>& next_path, const SourceOptions& options);
+// The regular files named in `paths` (read from `next_path` until it gives false): keys are the
+// paths as listed, without leading "./" and "/". Directories are passed over; ".." components and
+// what cannot be opened are problems.
+std::unique_ptr<RecordList> list_paths(const std::function<bool(std::string& path)>& next_path,
+                                       const SourceOptions& options);
 
-// The regular members of a tar or zip archive (also compressed) in a regular file. Plain uncompressed tar is read in place; from others the members
-// are unpacked into an unlinked temporary file. Hard links in a tar are copies of what they link to; symbolic links, directories and devices
-// are passed over (symbolic links are problems under Symlinks::kError).
+// The regular members of a tar or zip archive (also compressed) in a regular file. Plain
+// uncompressed tar is read in place; from others the members are unpacked into an unlinked
+// temporary file. Hard links in a tar are copies of what they link to; symbolic links, directories
+// and devices are passed over (symbolic links are problems under Symlinks::kError).
 std::unique_ptr<RecordList> list_archive(const std::string& path, const SourceOptions& options);
 // The records of a framed stream in a regular file, read in place.
 std::unique_ptr<RecordList> list_frames(const std::string& path, const SourceOptions& options);
 
-// The same from a file descriptor that can be read once (standard input, a pipe). `name` is for messages. The descriptor is not closed.
-std::unique_ptr<RecordStream> stream_archive(int fd, const std::string& name, const SourceOptions& options);
-std::unique_ptr<RecordStream> stream_frames(int fd, const std::string& name, const SourceOptions& options);
+// The same from a file descriptor that can be read once (standard input, a pipe). `name` is for
+// messages. The descriptor is not closed.
+std::unique_ptr<RecordStream> stream_archive(int fd, const std::string& name,
+                                             const SourceOptions& options);
+std::unique_ptr<RecordStream> stream_frames(int fd, const std::string& name,
+                                            const SourceOptions& options);
 
 }  // namespace sml

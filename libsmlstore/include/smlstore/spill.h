@@ -1,5 +1,5 @@
-// Memory for arrays that grow with the number of records: anonymous up to a budget, then unlinked temporary files, so that
-// private memory stays bounded whatever the input.
+// Memory for arrays that grow with the number of records: anonymous up to a budget, then unlinked
+// temporary files, so that private memory stays bounded whatever the input.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,9 @@
 
 namespace sml {
 
-// Allocations of at least 1 MiB beyond `anonymous_bytes` in total are shared mappings of unlinked files in `directory`; all others come
-// from the default resource. Safe for threads. Throws Error kIo where the temporary file cannot be made or grown.
+// Allocations of at least 1 MiB beyond `anonymous_bytes` in total are shared mappings of unlinked
+// files in `directory`; all others come from the default resource. Safe for threads. Throws Error
+// kIo where the temporary file cannot be made or grown.
 class SpillMemory final : public std::pmr::memory_resource {
  public:
   // directory: empty for $TMPDIR, else /var/tmp, else /tmp (the first that works).
@@ -22,7 +23,9 @@ class SpillMemory final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override;
-  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    return this == &other;
+  }
 
   std::uint64_t budget_;
   std::string directory_;
@@ -31,7 +34,8 @@ class SpillMemory final : public std::pmr::memory_resource {
   std::unordered_set<void*> mapped_files_;  // the allocations that are not anonymous
 };
 
-// An unlinked temporary file to write once and read by position (spilled archive members). Reading is safe for threads.
+// An unlinked temporary file to write once and read by position (spilled archive members). Reading
+// is safe for threads.
 class SpillFile {
  public:
   explicit SpillFile(const std::string& directory = {});
@@ -40,7 +44,7 @@ class SpillFile {
   SpillFile& operator=(const SpillFile&) = delete;
 
   std::uint64_t size() const noexcept { return size_; }
-  int descriptor() const noexcept { return fd_; }  // for reading by position
+  int descriptor() const noexcept { return fd_; }    // for reading by position
   void append(const void* data, std::size_t bytes);  // throws kIo
   void append_zeros(std::uint64_t bytes);            // as a hole; throws kIo
   void truncate(std::uint64_t bytes);                // to at most size(); throws kIo
