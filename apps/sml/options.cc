@@ -115,7 +115,7 @@ std::uint64_t parse_size(std::string_view text) {
         std::string_view("KMGTP").find(static_cast<char>(unit.front() & ~0x20));
     if (power == std::string_view::npos) throw senseless;
     shift = 10 * (static_cast<unsigned>(power) + 1);
-    if (unit.substr(1) != "" && unit.substr(1) != "B" && unit.substr(1) != "iB") throw senseless;
+    if (unit.size() > 1 && unit.substr(1) != "B" && unit.substr(1) != "iB") throw senseless;
   }
   const std::size_t dot = digits.find('.');
   const std::string_view whole = digits.substr(0, dot);

@@ -1,6 +1,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -28,10 +29,7 @@ class TarWriter final : public RecordWriter {
     check(archive_write_open(archive_.get(), this, nullptr, &TarWriter::on_write, nullptr));
   }
 
-  ~TarWriter() override {
-    // An archive that was not finished stays without its end mark.
-    if (!finished_) archive_write_fail(archive_.get());
-  }
+  ~TarWriter() override { discarding_ = true; }
 
   std::optional<Error> write(const RecordPiece& piece) override {
     if (piece.offset == 0) {
@@ -45,7 +43,7 @@ class TarWriter final : public RecordWriter {
     ByteView rest = piece.bytes;
     while (!rest.empty()) {
       const la_ssize_t written = archive_write_data(archive_.get(), rest.data(), rest.size());
-      if (written <= 0) check(ARCHIVE_FATAL);
+      check(written > 0 ? ARCHIVE_OK : ARCHIVE_FATAL);
       rest = rest.subspan(static_cast<std::size_t>(written));
     }
     lasting_ = false;
@@ -62,7 +60,6 @@ class TarWriter final : public RecordWriter {
 
   void finish() override {
     check(archive_write_close(archive_.get()));
-    finished_ = true;
     const std::uint64_t beyond = out_.bytes() % kTarRecordBytes;
     if (beyond > 0) out_.write(std::string(kTarRecordBytes - beyond, '\0'));
     out_.finish();
@@ -80,18 +77,20 @@ class TarWriter final : public RecordWriter {
     check(archive_write_header(archive_.get(), entry_.get()));
   }
 
-  // Exceptions do not cross libarchive: they are kept, and thrown again by check().
+  // Exceptions do not cross libarchive: they are kept, and thrown again by check(). To libarchive
+  // every write succeeds: one that has seen a failure does not free all that it holds.
   static la_ssize_t on_write(archive* /*archive*/, void* self, const void* data,
                              std::size_t bytes) {
     auto& writer = *static_cast<TarWriter*>(self);
+    if (writer.discarding_) return static_cast<la_ssize_t>(bytes);
     try {
       const ByteView view(static_cast<const std::byte*>(data), bytes);
       writer.lasting_ ? writer.out_.write_lasting(view) : writer.out_.write(view);
-      return static_cast<la_ssize_t>(bytes);
     } catch (...) {
       writer.failure_ = std::current_exception();
-      return -1;
+      writer.discarding_ = true;
     }
+    return static_cast<la_ssize_t>(bytes);
   }
 
   void check(int status) {
@@ -105,7 +104,7 @@ class TarWriter final : public RecordWriter {
   Output& out_;
   std::exception_ptr failure_;
   bool lasting_ = false;
-  bool finished_ = false;
+  bool discarding_ = false;  // after a failure, and where the archive is left without its end mark
   std::string key_;
   std::unique_ptr<archive, int (*)(archive*)> archive_;
   std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry_;

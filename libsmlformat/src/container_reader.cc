@@ -1,9 +1,11 @@
 #include "smlformat/container_reader.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -34,9 +36,13 @@ struct ContainerReader::FooterBytes {
   std::unique_ptr<std::byte, Free> owned;
 };
 
+// Loaded once, or found damaged once. (std::call_once would be shorter, but a call that throws
+// leaves others waiting for ever under ThreadSanitizer.)
 struct ContainerReader::LazyDictionary {
-  std::once_flag once;
+  std::atomic<const Dictionary*> ready{nullptr};
+  std::mutex mutex;
   std::unique_ptr<Dictionary> dictionary;
+  std::optional<Error> error;
 };
 
 ContainerReader::~ContainerReader() = default;
@@ -80,24 +86,33 @@ ContainerReader::ContainerReader(std::shared_ptr<const ByteSource> source)
 
 const Dictionary* ContainerReader::dictionary() const {
   if (index_->blocks() == 0 || index_->block(0).kind != BlockKind::kDictionary) return nullptr;
-  std::call_once(dictionary_->once, [this] {
-    const std::uint64_t begin = index_->block_offset(0);
-    Bytes block(index_->block_offset(1) - begin);
-    source_->read(begin, block);
+  LazyDictionary& lazy = *dictionary_;
+  if (const Dictionary* ready = lazy.ready.load(std::memory_order_acquire)) return ready;
+  const std::lock_guard lock(lazy.mutex);
+  if (lazy.error) throw Error(*lazy.error);
+  if (!lazy.dictionary) {
     try {
-      const BlockTable table = BlockTable::decode(block);
-      if (table.header().kind != BlockKind::kDictionary) {
-        throw Error(ErrorCode::kCorrupt, "the block is of another kind");
-      }
-      const VerifiedSlot slot = verify_slot(
-          ByteView(block).subspan(table.slot_begin(0), table.slot_end(0) - table.slot_begin(0)), 0);
-      dictionary_->dictionary =
-          std::make_unique<Dictionary>(Bytes(slot.stored.begin(), slot.stored.end()), 0);
+      lazy.dictionary = load_dictionary();
     } catch (const Error& e) {
-      throw e.within("dictionary (block 0)");
+      lazy.error = e.within("dictionary (block 0)");
+      throw Error(*lazy.error);
     }
-  });
-  return dictionary_->dictionary.get();
+    lazy.ready.store(lazy.dictionary.get(), std::memory_order_release);
+  }
+  return lazy.dictionary.get();
+}
+
+std::unique_ptr<Dictionary> ContainerReader::load_dictionary() const {
+  const std::uint64_t begin = index_->block_offset(0);
+  Bytes block(index_->block_offset(1) - begin);
+  source_->read(begin, block);
+  const BlockTable table = BlockTable::decode(block);
+  if (table.header().kind != BlockKind::kDictionary) {
+    throw Error(ErrorCode::kCorrupt, "the block is of another kind");
+  }
+  const VerifiedSlot slot = verify_slot(
+      ByteView(block).subspan(table.slot_begin(0), table.slot_end(0) - table.slot_begin(0)), 0);
+  return std::make_unique<Dictionary>(Bytes(slot.stored.begin(), slot.stored.end()), 0);
 }
 
 VerifiedSlot verify_slot(ByteView slot) {

@@ -22,7 +22,8 @@ struct NotInPlace {};
 
 class ArchiveList final : public RecordList {
  public:
-  // in_place: read the members of a plain tar where they are. Throws NotInPlace where they turn out to be elsewhere.
+  // in_place: read the members of a plain tar where they are. Throws NotInPlace where they turn out
+  // to be elsewhere.
   ArchiveList(const std::string& path, const SourceOptions& options, bool in_place)
       : path_(path),
         options_(options),
@@ -74,7 +75,8 @@ class ArchiveList final : public RecordList {
 
   void list(ArchiveReader& reader, bool in_place) {
     ArchiveMember member;
-    std::uint64_t expected = 0;  // where the next member begins if the last one is where it was taken to be
+    std::uint64_t expected =
+        0;  // where the next member begins if the last one is where it was taken to be
     while (true) {
       bool more = false;
       try {
@@ -117,8 +119,8 @@ class ArchiveList final : public RecordList {
         case ArchiveMember::Kind::kSymbolicLink:
           passed_over_.push_back(key_hash(name));
           if (options_.symlinks == Symlinks::kError) {
-            report_problem(options_, Error(ErrorCode::kInvalidArgument,
-                                           shown(name) + ": is a symbolic link"));
+            report_problem(
+                options_, Error(ErrorCode::kInvalidArgument, shown(name) + ": is a symbolic link"));
           }
           break;
         case ArchiveMember::Kind::kOther:
@@ -133,13 +135,11 @@ class ArchiveList final : public RecordList {
   }
 
   bool is_key(std::string_view name) const {
-    try {
-      check_path_key(table_.prefix(), name, path_ + ": " + std::string(name));
+    if (is_path_key(table_.prefix(), name)) {
       return true;
-    } catch (const Error& problem) {
-      report_problem(options_, problem);
-      return false;
     }
+    report_bad_key(options_, name, path_ + ": " + std::string(name));
+    return false;
   }
 
   void spill(ArchiveReader& reader, std::string_view name) {
@@ -197,10 +197,11 @@ class ArchiveList final : public RecordList {
           table_.set_bytes(i, table_.bytes(target));
         } else if (!std::binary_search(passed_over_.begin(), passed_over_.end(),
                                        key_hash(target_of(*link)))) {
-          report_problem(options_, Error(ErrorCode::kNotFound,
-                                         shown(table_.key_without_prefix(i)) + ": is a hard link to '" +
-                                             shown_path(target_of(*link)) +
-                                             "', which is not before it in the archive"));
+          report_problem(
+              options_,
+              Error(ErrorCode::kNotFound,
+                    shown(table_.key_without_prefix(i)) + ": is a hard link to '" +
+                        shown_path(target_of(*link)) + "', which is not before it in the archive"));
         }
         ++link;
       }
@@ -221,7 +222,8 @@ class ArchiveList final : public RecordList {
   std::unique_ptr<SpillFile> spill_;
   std::pmr::vector<Link> links_;
   std::pmr::vector<char> link_targets_;
-  std::pmr::vector<std::uint64_t> passed_over_;  // hashes of the names of members that are no records: no problem to link to
+  std::pmr::vector<std::uint64_t>
+      passed_over_;  // hashes of the names of members that are no records: no problem to link to
 };
 
 }  // namespace

@@ -5,12 +5,12 @@
 #include <clocale>
 #include <cstdio>
 
-#include <locale.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <locale.h>
 
 #include "posix_file.h"
 
@@ -23,8 +23,9 @@ constexpr std::size_t kZipHeaderBytes = 30;
 constexpr std::size_t kZipEndBytes = 22;
 constexpr std::size_t kMaxZipHeaderBytes = kZipHeaderBytes + 2 * 0xffff;
 
-// libarchive converts names between character sets, and UTF-8 even to itself (it composes accents). In the "C" locale every name that
-// is not ASCII fails to convert, and comes as the bytes that are in the archive.
+// libarchive converts names between character sets, and UTF-8 even to itself (it composes accents).
+// In the "C" locale every name that is not ASCII fails to convert, and comes as the bytes that are
+// in the archive.
 class RawNames {
  public:
   RawNames() noexcept : before_(::uselocale(c_locale())) {}
@@ -163,10 +164,12 @@ std::size_t ArchiveReader::read_input(const void** buffer) {
   return given;
 }
 
-// At most to the end of the file: what lseek would allow beyond it is how a cut archive goes unnoticed.
+// At most to the end of the file: what lseek would allow beyond it is how a cut archive goes
+// unnoticed.
 std::int64_t ArchiveReader::skip_input(std::int64_t bytes) noexcept {
   const std::uint64_t left = input_bytes_ - std::min(position_, input_bytes_);
-  const std::uint64_t skipped = std::min(left, static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0)));
+  const std::uint64_t skipped =
+      std::min(left, static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0)));
   position_ += skipped;
   return static_cast<std::int64_t>(skipped);
 }
@@ -184,7 +187,8 @@ std::int64_t ArchiveReader::seek_input(std::int64_t offset, int whence) {
 }
 
 void ArchiveReader::fail(int result, std::string_view member) {
-  usable_ = (result == ARCHIVE_FAILED || result == ARCHIVE_WARN) && callback_error_ == nullptr && !member.empty();
+  usable_ = (result == ARCHIVE_FAILED || result == ARCHIVE_WARN) && callback_error_ == nullptr &&
+            !member.empty();
   if (callback_error_ != nullptr) {
     std::rethrow_exception(std::exchange(callback_error_, nullptr));
   }
@@ -194,9 +198,10 @@ void ArchiveReader::fail(int result, std::string_view member) {
     where += ": " + shown_path(member);
   }
   if (contains(message, "Unrecognized archive format")) {
-    throw Error(ErrorCode::kInvalidArgument, where + (input_ == Input::kOnce && position_ == 0
-                                                          ? ": is empty: no archive"
-                                                          : ": is neither a tar nor a zip archive"));
+    throw Error(ErrorCode::kInvalidArgument,
+                where + (input_ == Input::kOnce && position_ == 0
+                             ? ": is empty: no archive"
+                             : ": is neither a tar nor a zip archive"));
   }
   ErrorCode code = ErrorCode::kCorrupt;
   if (contains(message, "runcated")) {
@@ -220,7 +225,8 @@ bool ArchiveReader::next(ArchiveMember& member) {
     ended_ = true;
     return false;
   }
-  // ARCHIVE_RETRY is a damaged header behind which libarchive would look for the next one: members would be lost.
+  // ARCHIVE_RETRY is a damaged header behind which libarchive would look for the next one: members
+  // would be lost.
   if (result != ARCHIVE_OK && result != ARCHIVE_WARN) {
     fail(result, {});
   }
@@ -238,7 +244,8 @@ bool ArchiveReader::next(ArchiveMember& member) {
   member_bytes_known_ = ::archive_entry_size_is_set(found) != 0;
   const std::int64_t size = member_bytes_known_ ? ::archive_entry_size(found) : 0;
   if (size < 0) {
-    throw Error(ErrorCode::kCorrupt, shown_path(name_) + ": " + shown_path(member.name) + ": has a negative size");
+    throw Error(ErrorCode::kCorrupt,
+                shown_path(name_) + ": " + shown_path(member.name) + ": has a negative size");
   }
   member_bytes_ = static_cast<std::uint64_t>(size);
   member_end_ = 0;
@@ -292,7 +299,8 @@ bool ArchiveReader::next_bytes(ByteView& bytes, std::uint64_t& offset) {
 // A zip of no members is its end record, which libarchive does not recognize.
 bool ArchiveReader::is_empty_zip() const {
   std::array<std::byte, kZipEndBytes> end{};
-  return read_at(fd_, 0, end, name_) == end.size() && load<std::uint32_t>(end.data()) == 0x06054b50 &&
+  return read_at(fd_, 0, end, name_) == end.size() &&
+         load<std::uint32_t>(end.data()) == 0x06054b50 &&
          load<std::uint16_t>(end.data() + 10) == 0 &&
          input_bytes_ == kZipEndBytes + load<std::uint16_t>(end.data() + 20);
 }
@@ -314,7 +322,8 @@ std::uint64_t ArchiveReader::header_position() const {
   return static_cast<std::uint64_t>(::archive_read_header_position(archive_.get()));
 }
 
-// libarchive takes the end of the input for the end of a tar, and what follows a compressed stream for nothing.
+// libarchive takes the end of the input for the end of a tar, and what follows a compressed stream
+// for nothing.
 void ArchiveReader::check_end() {
   archive* a = archive_.get();
   if (is_zip()) {
@@ -324,7 +333,8 @@ void ArchiveReader::check_end() {
   // The end mark is one block of zeros at least.
   if (::archive_filter_bytes(a, 0) <
       ::archive_read_header_position(a) + static_cast<std::int64_t>(kTarBlockBytes)) {
-    throw Error(ErrorCode::kTruncated, shown_path(name_) + ": ends without the end mark of a tar archive",
+    throw Error(ErrorCode::kTruncated,
+                shown_path(name_) + ": ends without the end mark of a tar archive",
                 "it was cut short, or its writer did not finish");
   }
   switch (::archive_filter_code(a, 0)) {
@@ -335,7 +345,8 @@ void ArchiveReader::check_end() {
     case ARCHIVE_FILTER_LZ4:
       break;
     default:
-      return;  // no filter, and nothing is left; or one that does not stop at the end of its own bytes
+      return;  // no filter, and nothing is left; or one that does not stop at the end of its own
+               // bytes
   }
   const auto used = static_cast<std::uint64_t>(::archive_filter_bytes(a, -1));
   std::uint64_t left = position_ - std::min(position_, used);
@@ -352,11 +363,11 @@ void ArchiveReader::check_end() {
   }
 }
 
-// A zip may mark a name as UTF-8, which libarchive then converts, and here gives no name at all. The local header ends where the
-// member's data begin, so it is found backwards from there.
+// A zip may mark a name as UTF-8, which libarchive then converts, and here gives no name at all.
+// The local header ends where the member's data begin, so it is found backwards from there.
 std::string ArchiveReader::zip_name() const {
   const std::uint64_t end = data_position();
-  for (std::size_t window = 1024; ; window *= 16) {
+  for (std::size_t window = 1024;; window *= 16) {
     const std::size_t bytes =
         static_cast<std::size_t>(std::min<std::uint64_t>({window, kMaxZipHeaderBytes, end}));
     std::vector<std::byte> before(bytes);

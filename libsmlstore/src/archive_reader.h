@@ -1,5 +1,6 @@
-// Members of a tar or zip archive, one after another, through libarchive: names as raw bytes whatever the locale, and an error for
-// every archive that is damaged, cut short, or followed by something else.
+// Members of a tar or zip archive, one after another, through libarchive: names as raw bytes
+// whatever the locale, and an error for every archive that is damaged, cut short, or followed by
+// something else.
 #pragma once
 
 #include <array>
@@ -23,32 +24,34 @@ struct ArchiveMember {
   enum class Kind : std::uint8_t { kFile, kHardLink, kSymbolicLink, kOther };
 
   Kind kind = Kind::kOther;
-  std::string name;           // as it is in the archive
-  std::string link;           // of a hard link: the name of the earlier member that it repeats
-  std::uint64_t bytes = 0;    // 0 where the archive does not say before the data
+  std::string name;         // as it is in the archive
+  std::string link;         // of a hard link: the name of the earlier member that it repeats
+  std::uint64_t bytes = 0;  // 0 where the archive does not say before the data
   bool bytes_known = false;
-  bool sparse = false;        // has holes that are not in the archive
+  bool sparse = false;  // has holes that are not in the archive
 };
 
 // For one thread.
 class ArchiveReader {
  public:
-  // kOnce: the descriptor is read to its end, after `head`, bytes that were taken from it already; tar only.
-  // kRegularFile: read by position; tar and zip. The descriptor is not closed; `name` is for messages.
-  // Throws kInvalidArgument where it is no archive, kIo.
+  // kOnce: the descriptor is read to its end, after `head`, bytes that were taken from it already;
+  // tar only. kRegularFile: read by position; tar and zip. The descriptor is not closed; `name` is
+  // for messages. Throws kInvalidArgument where it is no archive, kIo.
   enum class Input : std::uint8_t { kOnce, kRegularFile };
   ArchiveReader(int fd, Input input, std::string name, std::stop_token stop, std::string head = {});
   ~ArchiveReader();
   ArchiveReader(const ArchiveReader&) = delete;
   ArchiveReader& operator=(const ArchiveReader&) = delete;
 
-  // The next member; false at the end. Throws kCorrupt or kTruncated, naming the archive, where it is damaged, cut short (the end mark is
-  // missing), or goes on after its end; kIo, kCancelled. A member that cannot be given, in an archive that can be read on, throws
-  // too, and usable() is true.
+  // The next member; false at the end. Throws kCorrupt or kTruncated, naming the archive, where it
+  // is damaged, cut short (the end mark is missing), or goes on after its end; kIo, kCancelled. A
+  // member that cannot be given, in an archive that can be read on, throws too, and usable() is
+  // true.
   bool next(ArchiveMember& member);
 
-  // The next bytes of the member: at `offset`, behind a hole where that is not the end of the bytes before. False at the member's
-  // end, with `offset` its size. The bytes are valid until the next call. Throws as next() does.
+  // The next bytes of the member: at `offset`, behind a hole where that is not the end of the bytes
+  // before. False at the member's end, with `offset` its size. The bytes are valid until the next
+  // call. Throws as next() does.
   bool next_bytes(ByteView& bytes, std::uint64_t& offset);
 
   // After an error: whether next() can go on with the next member.
@@ -58,7 +61,8 @@ class ArchiveReader {
   bool is_plain_tar() const;
   // After next(): where the member's data begin, if it is a plain tar.
   std::uint64_t data_position() const;
-  // After next(): where what belongs to the member (also its long name, for example) begins; at the end, where the end mark begins.
+  // After next(): where what belongs to the member (also its long name, for example) begins; at the
+  // end, where the end mark begins.
   std::uint64_t header_position() const;
 
  private:
@@ -78,7 +82,7 @@ class ArchiveReader {
   std::string name_;
   std::stop_token stop_;
   std::string head_;
-  std::uint64_t position_ = 0;    // of the next byte that read_input() gives
+  std::uint64_t position_ = 0;     // of the next byte that read_input() gives
   std::uint64_t input_bytes_ = 0;  // of a regular file
   std::vector<std::byte> buffer_;
   std::size_t given_bytes_ = 0;        // by the last read_input()

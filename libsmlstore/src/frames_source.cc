@@ -16,7 +16,8 @@ namespace {
 
 // What a sender could not give.
 Error failed_frame(const Frame& frame, ByteView message) {
-  const std::string record = frame.key.empty() ? "a record" : "record '" + shown_path(frame.key) + "'";
+  const std::string record =
+      frame.key.empty() ? "a record" : "record '" + shown_path(frame.key) + "'";
   return Error(ErrorCode::kIo, record + ": its sender failed: " + shown_path(as_text(message)));
 }
 
@@ -33,7 +34,9 @@ bool next_frame_of(FrameReader& reader, Frame& frame, ByteView& payload, std::st
   }
 }
 
-Error trailing_bytes() { return Error(ErrorCode::kCorrupt, "framed stream: bytes follow its end frame"); }
+Error trailing_bytes() {
+  return Error(ErrorCode::kCorrupt, "framed stream: bytes follow its end frame");
+}
 
 class FramesList final : public RecordList {
  public:
@@ -50,15 +53,15 @@ class FramesList final : public RecordList {
     }
     if (!S_ISREG(status.st_mode)) {
       throw Error(ErrorCode::kInvalidArgument,
-                  shown_path(path) +
-                      ": " + (S_ISDIR(status.st_mode) ? "is a directory" : special_file(status.st_mode)));
+                  shown_path(path) + ": " +
+                      (S_ISDIR(status.st_mode) ? "is a directory" : special_file(status.st_mode)));
     }
     const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
     ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
     std::uint64_t given = 0;
     FrameReader reader([&](MutableBytes out) {
-      const auto room = out.first(static_cast<std::size_t>(
-          std::min<std::uint64_t>(out.size(), file_bytes - given)));
+      const auto room = out.first(
+          static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), file_bytes - given)));
       const std::size_t got = read_at(fd_.get(), given, room, path_);
       given += got;
       return got;
@@ -134,10 +137,8 @@ class FramesList final : public RecordList {
   }
 
   void add(const Frame& frame, std::uint64_t place, const SourceOptions& options) {
-    try {
-      check_path_key(table_.prefix(), frame.key, path_ + ": " + std::string(frame.key));
-    } catch (const Error& problem) {
-      report_problem(options, problem);
+    if (!is_path_key(table_.prefix(), frame.key)) {
+      report_bad_key(options, frame.key, path_ + ": " + std::string(frame.key));
       return;
     }
     places_.push_back(place);
@@ -155,7 +156,8 @@ class FramesList final : public RecordList {
     std::size_t piece = places_[i] & ~kInPieces;
     const std::uint64_t record_bytes = table_.bytes(i);
     const auto end_of = [&](std::size_t p) {
-      return p + 1 < pieces_.size() && pieces_[p + 1].begin != 0 ? pieces_[p + 1].begin : record_bytes;
+      return p + 1 < pieces_.size() && pieces_[p + 1].begin != 0 ? pieces_[p + 1].begin
+                                                                 : record_bytes;
     };
     while (!out.empty()) {
       while (end_of(piece) <= offset) {
@@ -195,10 +197,8 @@ class FramesStream final : public RecordStream {
         continue;
       }
       const std::string origin = name_ + ": " + std::string(frame_.key);
-      try {
-        check_path_key(options_.prefix, frame_.key, origin);
-      } catch (const Error& problem) {
-        report_problem(options_, problem);
+      if (!is_path_key(options_.prefix, frame_.key)) {
+        report_bad_key(options_, frame_.key, origin);
         open_ = frame_.continues;
         skip_record();
         continue;

@@ -1,5 +1,6 @@
 #include "record_table.h"
 
+#include <algorithm>
 #include <string>
 
 #include "posix_file.h"
@@ -65,6 +66,11 @@ void check_path_key(std::string_view prefix, std::string_view path, std::string_
   }
 }
 
+bool is_path_key(std::string_view prefix, std::string_view path) noexcept {
+  return !path.empty() && path_fault(path, true) == nullptr &&
+         path.find('\0') == std::string_view::npos && prefix.size() + path.size() <= kMaxKeyBytes;
+}
+
 void check_prefix(std::string_view prefix) {
   // What follows the last slash is only the beginning of a component.
   const char* fault = path_fault(prefix, false);
@@ -82,6 +88,14 @@ void report_problem(const SourceOptions& options, const Error& problem) {
     throw Error(problem);
   }
   options.on_problem(problem);
+}
+
+void report_bad_key(const SourceOptions& options, std::string_view path, std::string_view origin) {
+  try {
+    check_path_key(options.prefix, path, origin);
+  } catch (const Error& problem) {
+    report_problem(options, problem);
+  }
 }
 
 void check_stop(const SourceOptions& options) {
@@ -102,9 +116,12 @@ RecordTable::RecordTable(const SourceOptions& options)
 
 void RecordTable::add(std::string_view directory, std::string_view name, std::uint64_t bytes,
                       bool flag) {
-  keys_.insert(keys_.end(), prefix_.begin(), prefix_.end());
-  keys_.insert(keys_.end(), directory.begin(), directory.end());
-  keys_.insert(keys_.end(), name.begin(), name.end());
+  const std::size_t start = keys_.size();
+  keys_.resize(start + prefix_.size() + directory.size() + name.size());
+  char* to = keys_.data() + start;
+  to = std::copy(prefix_.begin(), prefix_.end(), to);
+  to = std::copy(directory.begin(), directory.end(), to);
+  std::copy(name.begin(), name.end(), to);
   starts_.push_back(keys_.size());
   bytes_.push_back(bytes | (flag ? kFlag : 0));
   if (size() % kRecordsBetweenChecks == 0) {

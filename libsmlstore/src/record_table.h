@@ -21,11 +21,17 @@ std::string_view strip_path(std::string_view path) noexcept;
 // the prefix too long; NUL.
 void check_path_key(std::string_view prefix, std::string_view path, std::string_view origin);
 
+// Whether check_path_key() would not throw.
+bool is_path_key(std::string_view prefix, std::string_view path) noexcept;
+
 // Throws kInvalidArgument for a prefix with an empty, "." or ".." component, or NUL.
 void check_prefix(std::string_view prefix);
 
 // Gives the problem to options.on_problem, or throws it.
 void report_problem(const SourceOptions& options, const Error& problem);
+
+// Reports what check_path_key() throws for a path that is_path_key() refused.
+void report_bad_key(const SourceOptions& options, std::string_view path, std::string_view origin);
 
 // Throws kCancelled where a stop was requested.
 void check_stop(const SourceOptions& options);

@@ -15,7 +15,8 @@
 namespace sml {
 namespace {
 
-// A path in memory of its own where it is of the usual length, so that reading a file allocates nothing.
+// A path in memory of its own where it is of the usual length, so that reading a file allocates
+// nothing.
 class PathText {
  public:
   PathText(std::string_view root, std::string_view rest) {
@@ -57,7 +58,8 @@ class WalkedList final : public RecordList {
       struct stat status {};
       // A link that was named itself is followed whatever the options say.
       if (source.empty() || stat_path(source, status, true) != 0) {
-        throw system_error(source.empty() ? "''" : source, "cannot open", source.empty() ? ENOENT : errno);
+        throw system_error(source.empty() ? "''" : source, "cannot open",
+                           source.empty() ? ENOENT : errno);
       }
       kinds.push_back(status);
     }
@@ -88,21 +90,19 @@ class WalkedList final : public RecordList {
   void add(const std::string& source, const struct stat& status, const SourceOptions& options) {
     sources_.push_back({table_.size(), source, S_ISREG(status.st_mode)});
     if (S_ISDIR(status.st_mode)) {
-      DirectoryWalk walk(options, [&](std::string_view directory, std::string_view name,
-                                      std::uint64_t bytes) {
-        if (table_.prefix().size() + directory.size() + name.size() > kMaxKeyBytes) {
-          problem_of_long_key(source, directory, name, options);
-        } else {
-          table_.add(directory, name, bytes);
-        }
-      });
+      DirectoryWalk walk(
+          options, [&](std::string_view directory, std::string_view name, std::uint64_t bytes) {
+            if (table_.prefix().size() + directory.size() + name.size() > kMaxKeyBytes) {
+              problem_of_long_key(source, directory, name, options);
+            } else {
+              table_.add(directory, name, bytes);
+            }
+          });
       walk.walk(source);
     } else if (S_ISREG(status.st_mode)) {
       const std::string_view name = base_name(source);
-      try {
-        check_path_key(table_.prefix(), name, source);
-      } catch (const Error& problem) {
-        report_problem(options, problem);
+      if (!is_path_key(table_.prefix(), name)) {
+        report_bad_key(options, name, source);
         return;
       }
       table_.add({}, name, static_cast<std::uint64_t>(status.st_size));
@@ -115,11 +115,7 @@ class WalkedList final : public RecordList {
   void problem_of_long_key(const std::string& source, std::string_view directory,
                            std::string_view name, const SourceOptions& options) const {
     const std::string path = std::string(directory).append(name);
-    try {
-      check_path_key(table_.prefix(), path, PathText(source, path).view());
-    } catch (const Error& problem) {
-      report_problem(options, problem);
-    }
+    report_bad_key(options, path, PathText(source, path).view());
   }
 
   const Source& source_of(std::uint64_t i) const noexcept {
@@ -201,7 +197,8 @@ class PathsList final : public RecordList {
       return std::nullopt;
     }
     if (!S_ISREG(status.st_mode)) {
-      throw Error(ErrorCode::kInvalidArgument, shown_path(path) + ": " + special_file(status.st_mode));
+      throw Error(ErrorCode::kInvalidArgument,
+                  shown_path(path) + ": " + special_file(status.st_mode));
     }
     check_path_key(table_.prefix(), strip_path(path), path);
     return static_cast<std::uint64_t>(status.st_size);

@@ -1,6 +1,4 @@
 // Tar and zip archives as records. The archives are written by Python and by GNU tar.
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <clocale>
 #include <cstdlib>
@@ -12,6 +10,8 @@
 
 #include <fcntl.h>
 #include <unistd.h>
+
+#include <doctest/doctest.h>
 
 #include "smlstore/record_source.h"
 #include "support/containers.h"
@@ -113,7 +113,8 @@ for name, format in ('gnu.tar', tarfile.GNU_FORMAT), ('pax.tar', tarfile.PAX_FOR
 for name, compress in ('gnu.tar.gz', gzip.compress), ('gnu.tar.bz2', bz2.compress), ('gnu.tar.xz', lzma.compress):
     write(name, compress(read('gnu.tar')))
 )");
-  for (const char* name : {"gnu.tar", "pax.tar", "ustar.tar", "gnu.tar.gz", "gnu.tar.bz2", "gnu.tar.xz"}) {
+  for (const char* name :
+       {"gnu.tar", "pax.tar", "ustar.tar", "gnu.tar.gz", "gnu.tar.bz2", "gnu.tar.xz"}) {
     CAPTURE(name);
     const bool ustar = std::string(name) == "ustar.tar";
     const std::string long_name = "long/" + std::string(150, 'n') + "/" + std::string(150, 'm');
@@ -154,14 +155,16 @@ write('bad\udcff\udcfe', b'x')
   for (const char* locale : {"C", "C.UTF-8"}) {
     CAPTURE(locale);
     REQUIRE(std::setlocale(LC_ALL, locale) != nullptr);
-    Records expected = {{"bad\xff\xfe", "x"}, {"\xc3\xa9", "x"}, {"e\xcc\x81", "x"}, {"new\nline", "x"}};
+    Records expected = {
+        {"bad\xff\xfe", "x"}, {"\xc3\xa9", "x"}, {"e\xcc\x81", "x"}, {"new\nline", "x"}};
     for (std::size_t i = 0; i < 4; ++i) expected.emplace_back("to " + expected[i].first, "x");
     for (const char* name : {"gnu.tar", "pax.tar", "ustar.tar"}) {
       CAPTURE(name);
       CHECK(listed(archives.file(name)) == expected);
     }
     CHECK(listed(archives.file("gnupax.tar")) == Records{{"bad\xff\xfe", "x"}});
-    const Records zip = {{"\xff\xfe", "x"}, {"\xc3\xa9", "x"}, {"e\xcc\x81", "x"}, {"\xff\xfe\xc3\xa9", "x"}};
+    const Records zip = {
+        {"\xff\xfe", "x"}, {"\xc3\xa9", "x"}, {"e\xcc\x81", "x"}, {"\xff\xfe\xc3\xa9", "x"}};
     CHECK(listed(archives.file("x.zip")) == zip);
     CHECK(streamed(archives.file("x.zip")) == zip);
   }
@@ -183,7 +186,8 @@ with zipfile.ZipFile('x.zip', 'w') as out:
 with zipfile.ZipFile('empty.zip', 'w') as out:
     pass
 )");
-  const Records expected = {{"dir/stored", digits(1000)}, {"deflated", digits(100'000)}, {"empty", ""}};
+  const Records expected = {
+      {"dir/stored", digits(1000)}, {"deflated", digits(100'000)}, {"empty", ""}};
   CHECK(listed(archives.file("x.zip")) == expected);
   CHECK(streamed(archives.file("x.zip")) == expected);
   CHECK(listed(archives.file("empty.zip")).empty());
@@ -209,14 +213,18 @@ with open('start', 'wb') as out:
 write('after', b'after')
 )");
   archives.run(
-      "tar --format=gnu -cSf gnu.tar sparse hole start after && tar --format=pax -cSf pax10.tar sparse hole start after && "
+      "tar --format=gnu -cSf gnu.tar sparse hole start after && tar --format=pax -cSf pax10.tar "
+      "sparse hole start after && "
       "tar --format=pax --sparse-version=0.0 -cSf pax00.tar sparse hole start after && "
       "tar --format=pax --sparse-version=0.1 -cSf pax01.tar sparse hole start after");
   std::string sparse(1U << 20, '\0');
   sparse.replace(500'000, 6, "middle");
   std::string start(1U << 20, '\0');
   start.replace(0, 5, "start");
-  const Records expected = {{"sparse", sparse}, {"hole", std::string(100'000, '\0')}, {"start", start}, {"after", "after"}};
+  const Records expected = {{"sparse", sparse},
+                            {"hole", std::string(100'000, '\0')},
+                            {"start", start},
+                            {"after", "after"}};
   for (const char* name : {"gnu.tar", "pax00.tar", "pax01.tar", "pax10.tar"}) {
     CAPTURE(name);
     // Compared as truth values: a failure would print megabytes.
@@ -234,8 +242,12 @@ tar('x.tar', [member('./a', b'first'), member('l1', type=LINK, linkname='a'), me
               member('b', b'other')])
 tar('bad.tar', [member('l', type=LINK, linkname='later'), member('later', b'x')])
 )");
-  CHECK(listed(archives.file("x.tar")) ==
-        Records{{"a", "first"}, {"l1", "first"}, {"a", "second"}, {"l2", "second"}, {"l3", "first"}, {"b", "other"}});
+  CHECK(listed(archives.file("x.tar")) == Records{{"a", "first"},
+                                                  {"l1", "first"},
+                                                  {"a", "second"},
+                                                  {"l2", "second"},
+                                                  {"l3", "first"},
+                                                  {"b", "other"}});
   Problems problems;
   CHECK(listed(archives.file("bad.tar"), problems.options()) == Records{{"later", "x"}});
   CHECK(problems.has(ErrorCode::kNotFound, "bad.tar: l: is a hard link to 'later'"));
@@ -245,7 +257,8 @@ tar('bad.tar', [member('l', type=LINK, linkname='later'), member('later', b'x')]
   CHECK(keys_of(streamed(archives.file("x.tar"), stream_problems.options())) ==
         std::vector<std::string>{"a", "a", "b"});
   CHECK(stream_problems.found.size() == 4);
-  check_error(ErrorCode::kUnsupported, "l1: is a hard link to 'a'", [&] { streamed(archives.file("x.tar")); });
+  check_error(ErrorCode::kUnsupported, "l1: is a hard link to 'a'",
+              [&] { streamed(archives.file("x.tar")); });
 }
 
 TEST_CASE("names are stripped, prefixed, and refused where they lead elsewhere") {
@@ -259,13 +272,15 @@ tar('x.tar', [member('./a', b'1'), member('/b', b'2'), member('../c', b'3'), mem
   Problems streamed_problems;
   options = listed_problems.options();
   options.prefix = "p/";
-  const Records expected = {{"p/a", "1"}, {"p/b", "2"}, {"p/h", "6"}, {"p/" + std::string(4000, 'i'), "7"}};
+  const Records expected = {
+      {"p/a", "1"}, {"p/b", "2"}, {"p/h", "6"}, {"p/" + std::string(4000, 'i'), "7"}};
   CHECK(listed(archives.file("x.tar"), options) == expected);
   options.on_problem = streamed_problems.options().on_problem;
   CHECK(streamed(archives.file("x.tar"), options) == expected);
   for (const Problems* problems : {&listed_problems, &streamed_problems}) {
     CHECK(problems->found.size() == 4);
-    CHECK(problems->has(ErrorCode::kInvalidArgument, "../c: cannot be a key: it has the component '..'"));
+    CHECK(problems->has(ErrorCode::kInvalidArgument,
+                        "../c: cannot be a key: it has the component '..'"));
     CHECK(problems->has(ErrorCode::kInvalidArgument, "d/../e"));
     CHECK(problems->has(ErrorCode::kInvalidArgument, "f//g"));
   }
@@ -330,7 +345,8 @@ with zipfile.ZipFile('x.zip', 'w', DEFLATED) as out:
       CHECK(sml::test::error_of([&] { streamed(archives.file("more")); }).has_value());
     }
   }
-  // Damage in the data, which only a checksum can tell: the record is a problem, the other one is given.
+  // Damage in the data, which only a checksum can tell: the record is a problem, the other one is
+  // given.
   std::string zip = archives.content("x.zip");
   zip[5000] = static_cast<char>(zip[5000] ^ 0x55);
   const std::string path = archives.write("damaged.zip", sml::as_bytes(zip));
@@ -386,19 +402,23 @@ TEST_CASE("what is no archive is refused with a reason") {
   archives.write("text", sml::as_bytes("this is no archive at all, but text that is long enough"));
   for (const char* name : {"empty", "text"}) {
     CAPTURE(name);
-    check_error(ErrorCode::kInvalidArgument, archives.file(name), [&] { listed(archives.file(name)); });
-    check_error(ErrorCode::kInvalidArgument, archives.file(name), [&] { streamed(archives.file(name)); });
+    check_error(ErrorCode::kInvalidArgument, archives.file(name),
+                [&] { listed(archives.file(name)); });
+    check_error(ErrorCode::kInvalidArgument, archives.file(name),
+                [&] { streamed(archives.file(name)); });
   }
   check_error(ErrorCode::kInvalidArgument, "is empty", [&] { listed(archives.file("empty")); });
   check_error(ErrorCode::kInvalidArgument, "is empty", [&] { streamed(archives.file("empty")); });
-  check_error(ErrorCode::kInvalidArgument, "neither a tar nor a zip", [&] { listed(archives.file("text")); });
+  check_error(ErrorCode::kInvalidArgument, "neither a tar nor a zip",
+              [&] { listed(archives.file("text")); });
   check_error(ErrorCode::kInvalidArgument, "is a directory", [&] { listed(archives.path()); });
   check_error(ErrorCode::kNotFound, "absent", [&] { listed(archives.file("absent")); });
 }
 
 TEST_CASE("what was not read of a streamed member is passed over") {
   const Archives archives;
-  archives.python("tar('x.tar', [member('a', digits(300000)), member('b', b'x'), member('c', b'y')])");
+  archives.python(
+      "tar('x.tar', [member('a', digits(300000)), member('b', b'x'), member('c', b'y')])");
   const int fd = ::open(archives.file("x.tar").c_str(), O_RDONLY | O_CLOEXEC);
   const auto stream = stream_archive(fd, "-", {});
   sml::RecordStream::Record record;

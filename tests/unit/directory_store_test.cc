@@ -224,6 +224,7 @@ TEST_CASE("a directory is locked by one at a time") {
   int unguarded = 0;  // a lost update would show
   {
     std::vector<std::jthread> threads;
+    threads.reserve(kThreads);
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([&] {
         for (int n = 0; n < kTurns; ++n) {

@@ -1,6 +1,4 @@
 // Framed record streams as records.
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +8,8 @@
 
 #include <fcntl.h>
 #include <unistd.h>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/checksum.h"
 #include "smlformat/frames.h"
@@ -26,7 +26,6 @@ using sml::FrameType;
 using sml::list_frames;
 using sml::stream_frames;
 using sml::test::check_error;
-using sml::test::keys_of;
 using sml::test::Problems;
 using sml::test::Records;
 using sml::test::records_of;
@@ -57,7 +56,8 @@ class Frames {
   }
   Frames& in_pieces(const std::string& key, const std::string& content, std::size_t piece_bytes) {
     for (std::size_t at = 0; at < content.size(); at += piece_bytes) {
-      piece(key, content.substr(at, piece_bytes), content.size(), at + piece_bytes < content.size());
+      piece(key, content.substr(at, piece_bytes), content.size(),
+            at + piece_bytes < content.size());
     }
     return *this;
   }
@@ -100,12 +100,14 @@ std::string digits(std::size_t bytes) {
 }
 
 // The bytes through a pipe.
-Records streamed(const Bytes& bytes, const sml::SourceOptions& options = {}, std::size_t piece_bytes = 7) {
+Records streamed(const Bytes& bytes, const sml::SourceOptions& options = {},
+                 std::size_t piece_bytes = 7) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   std::jthread writer([&, fd = ends[1]] {
     for (std::size_t at = 0; at < bytes.size();) {
-      const ssize_t put = ::write(fd, bytes.data() + at, std::min<std::size_t>(1000, bytes.size() - at));
+      const ssize_t put =
+          ::write(fd, bytes.data() + at, std::min<std::size_t>(1000, bytes.size() - at));
       if (put <= 0) break;
       at += static_cast<std::size_t>(put);
     }
@@ -137,7 +139,8 @@ TEST_CASE("records of a framed stream, listed and streamed") {
                           .record("b", "again")
                           .end()
                           .bytes;
-  const Records expected = {{"b", "one"}, {"a/\xff\n", ""}, {"large", large}, {"large2", large}, {"b", "again"}};
+  const Records expected = {
+      {"b", "one"}, {"a/\xff\n", ""}, {"large", large}, {"large2", large}, {"b", "again"}};
   const std::string path = directory.write("frames", bytes);
   const auto list = list_frames(path, {});
   CHECK(records_of(*list) == expected);
@@ -157,9 +160,12 @@ TEST_CASE("records of a framed stream, listed and streamed") {
 
 TEST_CASE("what was not read of a streamed record is passed over") {
   const TemporaryDirectory directory;
-  const std::string path = directory.write(
-      "frames",
-      Frames().in_pieces("large", digits(1000), 100).record("x", "content").record("y", "z").end().bytes);
+  const std::string path = directory.write("frames", Frames()
+                                                         .in_pieces("large", digits(1000), 100)
+                                                         .record("x", "content")
+                                                         .record("y", "z")
+                                                         .end()
+                                                         .bytes);
   const int fd = ::open(path.c_str(), O_RDONLY);
   const auto stream = stream_frames(fd, path, {});
   sml::RecordStream::Record record;
@@ -218,7 +224,8 @@ TEST_CASE("what the sender could not give is a problem that names the key") {
                           .bytes;
   const std::string path = directory.write("frames", bytes);
   Problems problems;
-  CHECK(records_of(*list_frames(path, problems.options())) == Records{{"a", "1"}, {"whole", large}});
+  CHECK(records_of(*list_frames(path, problems.options())) ==
+        Records{{"a", "1"}, {"whole", large}});
   CHECK(problems.found.size() == 2);
   CHECK(problems.has(ErrorCode::kIo, path + ": record 'lost': its sender failed: disk\\non fire"));
   CHECK(problems.has(ErrorCode::kIo, "record 'broken': its sender failed: checksum mismatch"));
@@ -269,7 +276,8 @@ TEST_CASE("damage, bytes after the end and other files are errors") {
   const std::string path = directory.write("more", more);
   check_error(ErrorCode::kCorrupt, path, [&] { list_frames(path, {}); });
   check_error(ErrorCode::kCorrupt, "input", [&] { streamed(more); });
-  check_error(ErrorCode::kInvalidArgument, "is a directory", [&] { list_frames(directory.path(), {}); });
+  check_error(ErrorCode::kInvalidArgument, "is a directory",
+              [&] { list_frames(directory.path(), {}); });
   check_error(ErrorCode::kNotFound, "absent", [&] { list_frames(directory.file("absent"), {}); });
 }
 

@@ -1,6 +1,4 @@
 // Files found by walking directories, and files that are listed.
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +12,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include <doctest/doctest.h>
 
 #include "smlformat/key.h"
 #include "smlstore/record_source.h"
@@ -90,7 +90,7 @@ TEST_CASE("every file below a directory is a record, in name order") {
   tree.put(".hidden", "");
   fs::create_directory(tree.file("empty"));
   // '-' is before '/', and the file "a" (stem of a.txt) before what is below "a/".
-  const Records expected = {{".hidden", ""},     {"a.txt", "A"},      {"a-/x", "dash"},
+  const Records expected = {{".hidden", ""},     {"a.txt", "A"},     {"a-/x", "dash"},
                             {"a/10.jpg", "ten"}, {"a/2.jpg", "jpg"}, {"a/2.seg.png", "seg"},
                             {"b.txt", "B"}};
   const auto list = list_walked({tree.path()}, {});
@@ -116,7 +116,9 @@ TEST_CASE("a walk gives all keys of a random tree in name order") {
     bool usable = key.front() != '/' && key.back() != '/' && key.find("//") == std::string::npos;
     for (const auto& part : path) usable = usable && part != "." && part != "..";
     std::error_code error;
-    if (!usable || fs::exists(fs::symlink_status(tree.file(key), error)) || error.value() == ENOTDIR) continue;
+    if (!usable || fs::exists(fs::symlink_status(tree.file(key), error)) ||
+        error.value() == ENOTDIR)
+      continue;
     fs::create_directories(fs::path(tree.file(key)).parent_path(), error);
     if (error) continue;
     tree.write(key, sml::as_bytes(key));
@@ -149,8 +151,9 @@ TEST_CASE("a source that does not exist is an error at once") {
   const Tree tree;
   tree.put("x", "");
   Problems problems;
-  check_error(ErrorCode::kNotFound, tree.file("absent"),
-              [&] { list_walked({tree.path(), tree.file("absent")}, problems.options()); });
+  check_error(ErrorCode::kNotFound, tree.file("absent"), [&] {
+    list_walked({tree.path(), tree.file("absent")}, problems.options());
+  });
   check_error(ErrorCode::kNotFound, "''", [&] { list_walked({""}, problems.options()); });
   CHECK(problems.found.empty());
 }
@@ -163,7 +166,8 @@ TEST_CASE("an empty directory is a list of none") {
 
 TEST_CASE("names may hold any bytes; messages stay one line") {
   const Tree tree;
-  const std::vector<std::string> names = {"\x01 \xff\xfe", "-rf", "a\nb", std::string(255, 'n'), "quote'\""};
+  const std::vector<std::string> names = {"\x01 \xff\xfe", "-rf", "a\nb", std::string(255, 'n'),
+                                          "quote'\""};
   for (const std::string& name : names) tree.put(name, name);
   const auto list = list_walked({tree.path()}, {});
   const Records found = records_of(*list);
@@ -318,7 +322,8 @@ TEST_CASE("a key of 4096 bytes below a long root is read") {
   const Records found = records_of(*list);
   REQUIRE(found.size() == 16);
   // The deepest has 16 * 241 + 240 = 4096 bytes.
-  CHECK(std::count_if(found.begin(), found.end(), [](const auto& r) { return r.first.size() == 4096; }) == 1);
+  CHECK(std::count_if(found.begin(), found.end(),
+                      [](const auto& r) { return r.first.size() == 4096; }) == 1);
 }
 
 TEST_CASE("prefixes that would make keys unsafe are refused") {
@@ -327,7 +332,8 @@ TEST_CASE("prefixes that would make keys unsafe are refused") {
   for (const char* prefix : {"/", "a//", "../", "a/../", "./", "a/./"}) {
     SourceOptions options;
     options.prefix = prefix;
-    check_error(ErrorCode::kInvalidArgument, "prefix", [&] { list_walked({tree.path()}, options); });
+    check_error(ErrorCode::kInvalidArgument, "prefix",
+                [&] { list_walked({tree.path()}, options); });
   }
   SourceOptions options;
   options.prefix = "a/..b";
@@ -336,7 +342,8 @@ TEST_CASE("prefixes that would make keys unsafe are refused") {
   options.prefix = std::string(4095, 'p');
   CHECK(walked_keys({tree.path()}, options).size() == 1);
   options.prefix += 'p';
-  check_error(ErrorCode::kInvalidArgument, "4097 bytes", [&] { walked_keys({tree.path()}, options); });
+  check_error(ErrorCode::kInvalidArgument, "4097 bytes",
+              [&] { walked_keys({tree.path()}, options); });
 }
 
 TEST_CASE("listing tells how far it is and can be stopped") {
@@ -356,7 +363,8 @@ TEST_CASE("listing tells how far it is and can be stopped") {
   Problems problems;  // a handler for problems is not asked
   options = problems.options();
   options.stop = stop.get_token();
-  check_error(ErrorCode::kCancelled, "cancelled", [&] { list_paths(each_of({tree.file("1")}), options); });
+  check_error(ErrorCode::kCancelled, "cancelled",
+              [&] { list_paths(each_of({tree.file("1")}), options); });
   CHECK(problems.found.empty());
 }
 
@@ -385,9 +393,12 @@ TEST_CASE("what is listed but cannot be a record is a problem") {
                 tree.file("a//b"), tree.file("a/./b"), tree.file("link")},
                options) == Records{{tree.file("link").substr(1), "content"}});
   CHECK(problems.found.size() == 7);
-  CHECK(problems.has(ErrorCode::kInvalidArgument, "a/../a/b: cannot be a key: it has the component '..'"));
-  CHECK(problems.has(ErrorCode::kInvalidArgument, "a//b: cannot be a key: it has an empty component"));
-  CHECK(problems.has(ErrorCode::kInvalidArgument, "a/./b: cannot be a key: it has the component '.'"));
+  CHECK(problems.has(ErrorCode::kInvalidArgument,
+                     "a/../a/b: cannot be a key: it has the component '..'"));
+  CHECK(problems.has(ErrorCode::kInvalidArgument,
+                     "a//b: cannot be a key: it has an empty component"));
+  CHECK(problems.has(ErrorCode::kInvalidArgument,
+                     "a/./b: cannot be a key: it has the component '.'"));
   CHECK(problems.has(ErrorCode::kNotFound, tree.file("absent")));
   CHECK(problems.has(ErrorCode::kNotFound, "dangling symbolic link"));
   CHECK(problems.has(ErrorCode::kInvalidArgument, "/dev/null: is a device"));

@@ -18,6 +18,7 @@ class ContainerReader {
   // Reads header, tail and footer and checks them. Throws kTruncated, kCorrupt, kUnsupported; kIo
   // from the source.
   explicit ContainerReader(std::shared_ptr<const ByteSource> source);
+  ~ContainerReader();
 
   const Header& header() const noexcept { return header_; }
   const Tail& tail() const noexcept { return tail_; }
@@ -28,6 +29,8 @@ class ContainerReader {
   const Dictionary* dictionary() const;
 
  private:
+  std::unique_ptr<Dictionary> load_dictionary() const;
+
   std::shared_ptr<const ByteSource> source_;
   Header header_;
   Tail tail_;
@@ -36,9 +39,6 @@ class ContainerReader {
   std::unique_ptr<Index> index_;
   struct LazyDictionary;
   std::unique_ptr<LazyDictionary> dictionary_;
-
- public:
-  ~ContainerReader();
 };
 
 // A slot whose checksum and key hash are right.

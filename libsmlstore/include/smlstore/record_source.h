@@ -70,7 +70,8 @@ class RecordStream {
 // sources, each directory in name order. Keys as in the contract: below a directory the path below
 // it, of a file its base name. A source that does not exist is an error (kNotFound) at once.
 // Directories reached twice through symbolic links on one path are a loop (a problem, not
-// followed).
+// followed). A link that is itself named as a source is followed whatever options.symlinks says.
+// Below one source the records are in name order of their keys.
 std::unique_ptr<RecordList> list_walked(const std::vector<std::string>& sources,
                                         const SourceOptions& options);
 
@@ -83,13 +84,22 @@ std::unique_ptr<RecordList> list_paths(const std::function<bool(std::string& pat
 // The regular members of a tar or zip archive (also compressed) in a regular file. Plain
 // uncompressed tar is read in place; from others the members are unpacked into an unlinked
 // temporary file. Hard links in a tar are copies of what they link to; symbolic links, directories
-// and devices are passed over (symbolic links are problems under Symlinks::kError).
+// and devices are passed over (symbolic links are problems under Symlinks::kError). Names are the
+// bytes that the archive has. Archives one behind the other are read as one. Throws
+// kInvalidArgument where it is no archive, kTruncated where it was cut short (a tar without its end
+// mark included), kCorrupt where it is damaged or something else follows it. Not found is damage of
+// data in a gzip stream that still inflates: its checksum is not looked at.
 std::unique_ptr<RecordList> list_archive(const std::string& path, const SourceOptions& options);
-// The records of a framed stream in a regular file, read in place.
+
+// The records of a framed stream in a regular file, read in place. All checksums are checked while
+// listing. What its sender failed to give is a problem (kIo). Throws kTruncated, kCorrupt,
+// kUnsupported as FrameReader does, and kCorrupt where bytes follow the end frame.
 std::unique_ptr<RecordList> list_frames(const std::string& path, const SourceOptions& options);
 
 // The same from a file descriptor that can be read once (standard input, a pipe). `name` is for
-// messages. The descriptor is not closed.
+// messages. The descriptor is not closed; at the end of the stream it has been read to its end.
+// Hard links in a streamed tar are problems (kUnsupported): what they link to has gone by. A zip is
+// copied to an unlinked temporary file first, since what it holds is said at its end.
 std::unique_ptr<RecordStream> stream_archive(int fd, const std::string& name,
                                              const SourceOptions& options);
 std::unique_ptr<RecordStream> stream_frames(int fd, const std::string& name,
