@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "command.h"
+#include "locations.h"
 #include "smlformat/error.h"
 #include "smlstore/dataset.h"
 #include "terminal.h"
@@ -133,7 +134,11 @@ void Destination::check_keys(const std::string& unpublished) const {
   if (paths.empty()) return;
   const ContainerReader added(std::make_shared<const FileSource>(unpublished));
   const std::string name = container_name(path_);
-  for (const std::string& path : paths) check_unique_keys(open_one(path), added, name);
+  try {
+    for (const std::string& path : paths) check_unique_keys(open_one(path), added, name);
+  } catch (const Error& error) {
+    throw located(error, options_.location);
+  }
 }
 
 }  // namespace sml

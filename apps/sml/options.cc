@@ -62,7 +62,8 @@ UsageError readable(const CLI::App& app, const CLI::ParseError& error) {
     return UsageError("unexpected argument " + in_quotes(extra));
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-    const std::string name = message.substr(0, message.find_first_of(": "));
+    std::string name = message.substr(0, message.find_first_of(": "));
+    if (!name.starts_with('-')) name = (name.size() > 1 ? "--" : "-") + name;
     if (message.ends_with("missing")) return UsageError("option " + name + " needs a value");
     if (message.ends_with("override")) return UsageError("option " + name + " takes no value");
   }

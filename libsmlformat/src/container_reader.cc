@@ -5,7 +5,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -36,13 +35,12 @@ struct ContainerReader::FooterBytes {
   std::unique_ptr<std::byte, Free> owned;
 };
 
-// Loaded once, or found damaged once. (std::call_once would be shorter, but a call that throws
-// leaves others waiting for ever under ThreadSanitizer.)
+// Loaded once. (std::call_once would be shorter, but a call that throws leaves others waiting for
+// ever under ThreadSanitizer.)
 struct ContainerReader::LazyDictionary {
   std::atomic<const Dictionary*> ready{nullptr};
   std::mutex mutex;
   std::unique_ptr<Dictionary> dictionary;
-  std::optional<Error> error;
 };
 
 ContainerReader::~ContainerReader() = default;
@@ -89,13 +87,11 @@ const Dictionary* ContainerReader::dictionary() const {
   LazyDictionary& lazy = *dictionary_;
   if (const Dictionary* ready = lazy.ready.load(std::memory_order_acquire)) return ready;
   const std::lock_guard lock(lazy.mutex);
-  if (lazy.error) throw Error(*lazy.error);
   if (!lazy.dictionary) {
     try {
       lazy.dictionary = load_dictionary();
     } catch (const Error& e) {
-      lazy.error = e.within("dictionary (block 0)");
-      throw Error(*lazy.error);
+      throw e.within("dictionary (block 0)");
     }
     lazy.ready.store(lazy.dictionary.get(), std::memory_order_release);
   }
