@@ -178,8 +178,18 @@ void PackCommand::resolve_input() {
   }
 }
 
+// Keys with such components have no place below a directory.
+void check_prefix(const std::string& prefix) {
+  const std::string path = "/" + prefix;
+  if (path.find("//") != std::string::npos || path.find("/./") != std::string::npos ||
+      path.find("/../") != std::string::npos) {
+    throw UsageError("option --prefix: '" + prefix + "' has an empty, '.' or '..' component");
+  }
+}
+
 void PackCommand::resolve() {
   resolve_input();
+  check_prefix(args_.source.prefix);
   if (!args_.output) throw UsageError("no output given (-o DEST)");
   if (*args_.output == "-") throw UsageError("a container cannot be written to standard output");
   args_.location = parse_location(*args_.output);
