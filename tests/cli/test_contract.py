@@ -120,7 +120,7 @@ class Streams(Contract):
                 self.fails(1, "newline", arguments[0], "n.sml", *arguments[1:])
         self.assertEqual(sorted(self.ok("shuffle", "n.sml", "-0").split(b"\0")), [b"", b"d\nd/x", b"new\nline"])
         self.assertEqual(self.ok("cat", "n.sml", "-0", stdin=b"new\nline\0d\nd/x\0"), b"nn")
-        self.assertEqual(self.ok("ls", "n.sml", "--ids"), b"1\n0\n" if self.ok("ls", "n.sml", "--ids")[:1] == b"1" else b"0\n1\n")
+        self.assertEqual(sorted(self.lines("ls", "n.sml", "--ids")), [b"0", b"1"])
         self.assertEqual(len(self.lines("ls", "n.sml", "--json")), 2)
         # In messages such keys stay on one line.
         self.fails(1, "no\\nsuch", "cat", "n.sml", "no\nsuch")
@@ -177,32 +177,21 @@ class Streams(Contract):
 
 
 class Directory(Contract):
-    def hostile(self):
-        """A container whose keys lead elsewhere: an archive may hold what a directory cannot."""
-        frames = bytearray()
-        names = [b"a//b", b"./c", b"dir/", b"fine", b"../up", b"a/../../up", b"/abs", b"..", b"fine/below"]
-        kept = []
-        for name in names:
+    def test_names_that_lead_elsewhere(self):
+        # Such keys do not get into a container, whether an archive or frames hold them: "/" and "./" at the front are dropped.
+        for name, key in ((b"../up", None), (b"a/../../up", None), (b"..", None), (b"a/..", None), (b"/abs", b"abs"), (b"./c", b"c")):
             with tarfile.open(self.path("h.tar").decode(), "w") as tar:
                 info = tarfile.TarInfo(os.fsdecode(name))
                 info.size = 1
                 tar.addfile(info, io.BytesIO(b"!"))
-            done = self.run_sml("pack", "--archive", "h.tar", "-o", "h.sml", "--overwrite")
-            self.assertIn(done.returncode, (0, 1), done.stderr)
-            if done.returncode == 0 and self.ok("ls", "h.sml"):
-                kept.append(self.ok("cat", "h.sml", "--all", "--format", "frames"))
-        del frames
-        return kept
-
-    def test_nothing_leaves_the_directory(self):
-        os.mkdir(self.path("jail"))
-        for i, frames in enumerate(self.hostile()):
-            self.ok("pack", "--frames", "-", "-o", "k.sml", "--overwrite", stdin=frames)
-            done = self.run_sml("cat", "k.sml", "--all", "-C", f"jail/{i}")
-            self.assertIn(done.returncode, (0, 1))
-        for name in ("up", "abs", "jail/up", "jail/abs"):
-            self.assertFalse(os.path.exists(self.path(name)), name)
-        self.assertFalse(os.path.exists("/abs"))
+            if key is None:
+                self.fails(1, "..", "pack", "--archive", "h.tar", "-o", "h.sml", "--overwrite")
+                self.fails(1, "..", "pack", "--archive", "-", "-o", "h.sml", "--overwrite", stdin=self.read("h.tar"))
+                continue
+            self.ok("pack", "--archive", "h.tar", "-o", "h.sml", "--overwrite")
+            self.ok("cat", "h.sml", "--all", "-C", "jail")
+            self.assertEqual(self.read(b"jail/" + key), b"!")
+        self.assertEqual(sorted(os.listdir(self.path("jail"))), [b"abs", b"c"])
 
     def test_a_file_where_a_directory_should_be(self):
         self.write("s1/k", b"1")
@@ -332,9 +321,9 @@ class Signals(Contract):
             reader.stdin.flush()
             while not os.path.exists(self.path("out/a")):
                 time.sleep(0.01)
-            reader.send_signal(number)
-            reader.communicate(timeout=60)
-            self.assertEqual(reader.returncode, 128 + number)
+            reader.send_signal(number)  # while it waits for more keys
+            self.assertEqual(reader.wait(timeout=60), 128 + number)
+            reader.communicate()
             self.assertEqual(self.tree("out"), {b"a": b"A"})
             os.remove(self.path("out/a"))
 

@@ -227,8 +227,7 @@ std::unique_ptr<RecordWriter> CatCommand::make_writer(Output& out) const {
 void CatCommand::copy(Reader& reader, Requests& requests, RecordWriter& writer, Console& console,
                       std::stop_token stop) {
   Progress* const progress = console.progress();
-  for (;;) {
-    if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, "interrupted");
+  while (!stop.stop_requested()) {
     while (reader.wants_more() && requests.request_ready(reader)) {
     }
     RecordPiece piece;
@@ -241,8 +240,9 @@ void CatCommand::copy(Reader& reader, Requests& requests, RecordWriter& writer, 
       continue;
     }
     writer.flush();
-    if (!requests.request(reader)) return;
+    if (!requests.request(reader)) break;
   }
+  if (stop.stop_requested()) throw Error(ErrorCode::kCancelled, "interrupted");
 }
 
 void CatCommand::give(const RecordPiece& piece, RecordWriter& writer, Console& console) {
