@@ -60,7 +60,6 @@ struct Reader::State {
   void give(RecordPiece& piece);
   void open_pieces();
   void submit_piece();
-  void take_piece();
   void give_piece(RecordPiece& piece);
   void give_error(RecordPiece& piece, Error e);
 
@@ -84,7 +83,6 @@ struct Reader::State {
   std::uint64_t next_piece = 0;  // to give
   std::uint64_t submitted = 0;
   FetchedPiece piece_given;
-  std::vector<std::shared_ptr<Arena>> idle_arenas;
   std::optional<Error> error;  // of what was given last
 
   Workers workers;
@@ -203,25 +201,9 @@ void Reader::State::give_error(RecordPiece& piece, Error e) {
 }
 
 void Reader::State::submit_piece() {
-  std::shared_ptr<Arena> arena;
-  if (!idle_arenas.empty()) {
-    arena = std::move(idle_arenas.back());
-    idle_arenas.pop_back();
-  }
-  pieces.submit([this, number = current->records[next_record].number, piece = submitted++,
-                 arena = std::move(arena)]() mutable {
-    return fetch_piece(dataset, number, piece, std::move(arena));
+  pieces.submit([this, number = current->records[next_record].number, piece = submitted++] {
+    return fetch_piece(dataset, number, piece);
   });
-}
-
-// Waits for the next piece, keeping those behind it under way. The one given before is let go.
-void Reader::State::take_piece() {
-  if (piece_given.arena) {
-    piece_given.arena->reset();
-    idle_arenas.push_back(std::move(piece_given.arena));
-  }
-  while (submitted < piece_count && pieces.size() < pieces_ahead) submit_piece();
-  piece_given = pieces.take();
 }
 
 void Reader::State::open_pieces() {
@@ -237,11 +219,15 @@ void Reader::State::give_piece(RecordPiece& piece) {
   piece.key = record.key;
   piece.record_bytes = record.record_bytes;
   try {
+    const auto take = [this] {
+      while (submitted < piece_count && pieces.size() < pieces_ahead) submit_piece();
+      return pieces.take();
+    };
     if (next_piece == 0 && options.whole_records) {
-      for (; next_piece < piece_count; ++next_piece) take_piece();
+      for (; next_piece < piece_count; ++next_piece) take();
       next_piece = submitted = 0;
     }
-    take_piece();
+    piece_given = take();
   } catch (const Error& e) {
     return give_error(piece, record_error(dataset, record.number, record.key, e, next_piece));
   }

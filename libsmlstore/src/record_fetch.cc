@@ -174,15 +174,9 @@ MutableBytes Arena::allocate(std::size_t bytes) {
 }
 
 void Arena::reset() noexcept {
-  // The largest chunk stays: fresh memory for every record costs a page fault per 4 KiB, as much as
-  // half of decompressing into it.
-  if (chunks_.size() > 1) {
-    const auto largest = std::max_element(
-        chunks_.begin(), chunks_.end(),
-        [](const Chunk& a, const Chunk& b) { return a.size < b.size; });
-    std::swap(chunks_.front(), *largest);
-    chunks_.resize(1);
-  }
+  // The first chunk is enough for most; larger ones are given back.
+  if (chunks_.size() > 1) chunks_.resize(1);
+  if (!chunks_.empty() && chunks_.front().size > kArenaChunkBytes) chunks_.clear();
   offset_ = 0;
   used_ = 0;
 }
@@ -199,8 +193,7 @@ std::size_t fetch_records(const Dataset& dataset, std::span<const RecordRequest>
   return done;
 }
 
-FetchedPiece fetch_piece(const Dataset& dataset, std::uint64_t number, std::uint64_t piece,
-                         std::shared_ptr<Arena> arena) {
+FetchedPiece fetch_piece(const Dataset& dataset, std::uint64_t number, std::uint64_t piece) {
   const Dataset::Container& container = dataset.containers()[dataset.container_of_record(number)];
   const ContainerReader& reader = *container.reader;
   const Index& index = reader.index();
@@ -214,7 +207,7 @@ FetchedPiece fetch_piece(const Dataset& dataset, std::uint64_t number, std::uint
                 fmt::format("index: {} pieces for {} bytes", place.pieces, record_bytes));
   }
   FetchedPiece out;
-  out.arena = arena ? std::move(arena) : std::make_shared<Arena>();
+  out.arena = std::make_shared<Arena>();
   const std::uint64_t number_of_block = place.block + piece;
   const std::uint64_t begin = index.block_offset(number_of_block);
   bool mapped = false;

@@ -55,8 +55,7 @@ std::size_t fetch_records(const Dataset& dataset, std::span<const RecordRequest>
                           bool with_keys, std::size_t most_bytes, Arena& arena,
                           std::span<FetchedRecord> out);
 
-// One piece of a record with several. `arena`: one to use again, not shared with anything still
-// needed, or null. Throws.
+// One piece of a record with several. Throws.
 struct FetchedPiece {
   ByteView bytes;
   std::uint32_t crc32c = 0;
@@ -64,8 +63,7 @@ struct FetchedPiece {
   std::uint64_t stored_bytes = 0;
   std::shared_ptr<Arena> arena;  // holds the bytes, unless they are mapped
 };
-FetchedPiece fetch_piece(const Dataset& dataset, std::uint64_t number, std::uint64_t piece,
-                         std::shared_ptr<Arena> arena);
+FetchedPiece fetch_piece(const Dataset& dataset, std::uint64_t number, std::uint64_t piece);
 
 // `error` as an outcome of a record: names it, and where it (or this piece of it) is, as far as
 // known.
