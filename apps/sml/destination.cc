@@ -71,8 +71,7 @@ Destination::~Destination() {
   if (published_) return;
   // From the innermost out; one that is in use meanwhile stays, and so do those around it.
   for (auto directory = made_.rbegin(); directory != made_.rend(); ++directory) {
-    ::unlink((*directory + "/.sml-lock").c_str());
-    if (::rmdir(directory->c_str()) != 0) return;
+    if (!remove_unused_directory(*directory)) return;
   }
 }
 
@@ -103,6 +102,13 @@ std::vector<std::string> Destination::others() const {
   for (const std::string& file : list_containers(directory_)) {
     if (directory_ + file != path_) paths.push_back(directory_ + file);
   }
+  return paths;
+}
+
+std::vector<std::string> Destination::own_files() const {
+  std::vector<std::string> paths = others();
+  if (!directory_.empty()) paths.push_back(directory_ + std::string(kLockName));
+  paths.push_back(path_);
   return paths;
 }
 

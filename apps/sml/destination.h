@@ -40,6 +40,9 @@ class Destination {
 
   // Makes the data set's directory where there is none.
   void prepare();
+  // Files of the destination itself that are there: the container to replace, in a data set its
+  // other containers and its lock.
+  std::vector<std::string> own_files() const;
   // Publishes the sealed container in `sink`, which writes to path(). In a data set under its lock,
   // after a check that no key of it is there already. Throws kAlreadyExists, kInvalidArgument, kIo,
   // kCancelled.

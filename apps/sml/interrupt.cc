@@ -42,7 +42,7 @@ void keep(std::array<char, N>& to, const std::string& text) {
 sigset_t watched_signals() {
   sigset_t set;
   ::sigemptyset(&set);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&set, number);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&set, number);
   return set;
 }
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,7 +17,6 @@
 namespace sml {
 namespace {
 
-constexpr std::string_view kLockName = ".sml-lock";
 constexpr auto kLockPoll = std::chrono::milliseconds(50);
 
 std::string join(std::string_view directory, std::string_view name) {
@@ -36,10 +36,37 @@ bool is_directory(const std::string& path) noexcept {
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+bool is_file_at(int fd, const std::string& path) noexcept {
+  struct stat here {};
+  struct stat there {};
+  return ::fstat(fd, &here) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+         here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+// Whether nothing but the lock is in a directory.
+bool list_is_empty(const std::string& directory) noexcept {
+  const std::unique_ptr<DIR, CloseDirectory> stream(::opendir(directory.c_str()));
+  if (stream == nullptr) return false;
+  while (const dirent* found = ::readdir(stream.get())) {
+    const std::string_view name = found->d_name;
+    if (name != "." && name != ".." && name != kLockName) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 DirectoryLock::DirectoryLock(const std::string& directory, const std::stop_token& stop) {
   const std::string path = join(directory, kLockName);
+  // The file may be removed between opening and locking (remove_unused_directory): a lock on what
+  // has no name any more excludes nobody.
+  do {
+    lock(path, stop);
+  } while (!is_file_at(fd_, path));
+}
+
+void DirectoryLock::lock(const std::string& path, const std::stop_token& stop) {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   FileDescriptor fd(open_path(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0666));
   if (!fd) {
     throw Error(ErrorCode::kIo, system_error(path, "cannot lock", errno).what());
@@ -60,6 +87,17 @@ DirectoryLock::DirectoryLock(const std::string& directory, const std::stop_token
 }
 
 DirectoryLock::~DirectoryLock() { ::close(fd_); }
+
+bool remove_unused_directory(const std::string& directory) noexcept {
+  const std::string path = join(directory, kLockName);
+  const FileDescriptor fd(open_path(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK));
+  // Removed only by who holds it, so that nobody goes on waiting for a lock that protects nothing.
+  if (fd) {
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
+    if (list_is_empty(directory) && is_file_at(fd.get(), path)) ::unlink(path.c_str());
+  }
+  return ::rmdir(directory.c_str()) == 0;
+}
 
 std::vector<std::string> list_containers(const std::string& directory) {
   const std::unique_ptr<DIR, CloseDirectory> stream(::opendir(directory.c_str()));

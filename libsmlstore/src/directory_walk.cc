@@ -316,6 +316,9 @@ void DirectoryWalk::visit_file(const Found& found, const char* name) {
     report(name, Error(ErrorCode::kInvalidArgument, special_file(status.st_mode)));
     return;
   }
+  const FileIdentity identity{status.st_dev, status.st_ino};
+  const auto& leave_out = options_.leave_out;
+  if (std::find(leave_out.begin(), leave_out.end(), identity) != leave_out.end()) return;
   on_file_(path_, {name, found.name_bytes}, static_cast<std::uint64_t>(status.st_size));
 }
 

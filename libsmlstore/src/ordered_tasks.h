@@ -4,8 +4,10 @@
 #include <deque>
 #include <future>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -15,11 +17,26 @@ namespace sml {
 // Worker threads; with one thread none are made and tasks run where they are submitted.
 class Workers {
  public:
-  // threads 0: one per processor.
+  // threads 0: one per processor. Where the system gives fewer, those that it gives.
   explicit Workers(unsigned threads)
       : threads_(threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency())) {
-    if (threads_ > 1) pool_ = std::make_unique<boost::asio::thread_pool>(threads_);
+    if (threads_ == 1) return;
+    // One by one: a pool that fails to start its second thread waits for the first one for ever.
+    unsigned started = 0;
+    try {
+      pool_ = std::make_unique<boost::asio::thread_pool>(1);
+      for (started = 1; started < threads_; ++started) {
+        more_.emplace_back([pool = pool_.get()] { pool->attach(); });
+      }
+    } catch (const std::system_error&) {
+      threads_ = std::max(1U, started);
+    }
   }
+  ~Workers() {
+    if (pool_) pool_->join();
+  }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
 
   unsigned threads() const noexcept { return threads_; }
   bool inline_only() const noexcept { return pool_ == nullptr; }
@@ -36,6 +53,7 @@ class Workers {
  private:
   unsigned threads_;
   std::unique_ptr<boost::asio::thread_pool> pool_;
+  std::vector<std::jthread> more_;  // the pool's threads but the first
 };
 
 // For one thread, which submits and takes. The destructor waits for what is under way.

@@ -251,12 +251,9 @@ Reader::Reader(const Dataset& dataset, const ReaderOptions& options, bool with_k
     : state_(std::make_unique<State>(dataset, options, with_keys)) {}
 Reader::~Reader() = default;
 
-void Reader::request(std::uint64_t number) { state_->add({number, {}}); }
+void Reader::request(std::uint64_t number) { state_->add({number, {}, false}); }
 
-void Reader::request(std::string_view key) {
-  // An empty key names no record, no more than the number beyond all.
-  state_->add({kNoNumber, std::string(key)});
-}
+void Reader::request(std::string_view key) { state_->add({kNoNumber, std::string(key), true}); }
 
 bool Reader::wants_more() const noexcept { return state_->batches.size() < state_->batches_ahead; }
 

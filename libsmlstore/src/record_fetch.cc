@@ -82,7 +82,7 @@ void Fetcher::locate(std::size_t i) {
   record.bytes = {};
   record.immutable = false;
   try {
-    if (!request.key.empty()) {
+    if (request.by_key) {
       record.number = kNoNumber;
       const std::optional<std::uint64_t> number = dataset_.find(request.key);
       if (!number) throw Error(ErrorCode::kNotFound, "there is no such key");
@@ -241,7 +241,8 @@ Error record_error(const Dataset& dataset, std::uint64_t number, std::string_vie
     }
   }
   const bool by_number = name.empty() && number != kNoNumber;
-  const std::string record = by_number ? fmt::format("record {}", number) : "record " + quote(name);
+  const std::string record =
+      by_number ? fmt::format("record {}", number) : "record " + quote(name);
   return Error(error.code(), fmt::format("{}: {}{}", record, error.what(), where), error.hint());
 }
 

@@ -33,7 +33,8 @@ class Arena {
 
 struct RecordRequest {
   std::uint64_t number = 0;
-  std::string key;  // where not empty, the record is meant by it
+  std::string key;
+  bool by_key = false;  // the record is meant by `key`, else by `number`
 };
 
 struct FetchedRecord {

@@ -102,6 +102,7 @@ class Cat(SmlTest):
         key = self.keys[0]
         out = self.fails(1, "nosuch", "cat", "x.sml", key, "nosuch", self.keys[1])
         self.assertEqual(out, self.files[key])
+        self.fails(1, "no such key", "cat", "x.sml", "")
         done = self.run_sml("cat", "x.sml", key, "nosuch", self.keys[1], "--on-error", "skip")
         self.assertEqual((done.returncode, done.stdout), (3, self.files[key] + self.files[self.keys[1]]))
         self.assertIn(b"nosuch", done.stderr)

@@ -13,7 +13,7 @@ import time
 import unittest
 import zipfile
 
-from smltest import SML, SmlTest, name_order
+from smltest import SANITIZED, SML, SmlTest, name_order
 
 SEED = 20261130
 
@@ -338,6 +338,61 @@ class Pack(SmlTest):
             self.assertEqual(os.listdir(self.path("small")), [])
         finally:
             subprocess.run(["umount", self.path("small")], check=True)
+
+    def test_the_output_is_no_source(self):
+        self.write("src/a", b"1")
+        os.symlink("a", self.path("src/b"))
+        for _ in range(2):
+            self.ok("pack", "src", "-o", "src/x.sml", "--overwrite", "--symlinks", "skip")
+            self.assertEqual(self.contents("src/x.sml"), {b"a": b"1"})
+        self.ok("pack", "src", "-o", "src/", "--name", "second", "--prefix", "again/")
+        self.assertEqual(self.lines("ls", "src"), [b"a", b"again/a", b"again/b"])
+        self.write("list", b"src/a\n")
+        subprocess.run(["tar", "cf", "k.tar", "list"], cwd=self.dir, check=True)
+        for arguments in (("src/a", "-o", "src/a"), ("src/b", "-o", "src/a"), ("--archive", "k.tar", "-o", "k.tar"), ("--files-from", "list", "-o", "list")):
+            before = self.read(arguments[-1])
+            self.fails(2, "both input and output", "pack", *arguments, "--overwrite")
+            self.assertEqual(self.read(arguments[-1]), before)
+
+    def test_a_directory_made_for_nothing_goes_and_one_in_use_stays(self):
+        self.write("bad.tar", b"x" * 600)
+        self.fails(1, "", "pack", "--archive", "bad.tar", "-o", "new/sub/")
+        self.assertFalse(os.path.exists(self.path("new")))
+        # Somebody else came to use the directory that the first one made.
+        read_end, write_end = os.pipe()
+        first = subprocess.Popen([SML, "pack", "--archive", "-", "-o", "new/"], cwd=self.dir, stdin=read_end, stderr=subprocess.PIPE)
+        os.close(read_end)
+        while not os.path.exists(self.path("new")):
+            time.sleep(0.01)
+        self.write("src/k", b"1")
+        self.ok("pack", "src", "-o", "new/", "--name", "kept")
+        os.write(write_end, b"garbage")
+        os.close(write_end)
+        first.communicate(timeout=60)
+        self.assertEqual(first.returncode, 1)
+        self.assertEqual(sorted(os.listdir(self.path("new"))), [b".sml-lock", b"kept.sml"])
+
+    def test_fewer_threads_than_asked_for_are_enough(self):
+        if SANITIZED:
+            self.skipTest("sanitizers need the address space themselves")
+        files = corpus(self, files=50)
+        script = f"ulimit -v 700000; exec '{SML}' pack src -o x.sml -j 1000"
+        done = subprocess.run(["bash", "-c", script], cwd=self.dir, capture_output=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertEqual(self.contents("x.sml"), files)
+
+    def test_a_request_for_counters_ends_nothing(self):
+        self.write("src/a", b"1")
+        read_end, write_end = os.pipe()
+        packer = subprocess.Popen([SML, "pack", "--archive", "-", "-o", "x.sml"], cwd=self.dir, stdin=read_end, stderr=subprocess.PIPE)
+        os.close(read_end)
+        while not self.left_over():
+            time.sleep(0.01)
+        packer.send_signal(signal.SIGUSR1)
+        os.write(write_end, bytes(10240))  # an empty tar
+        os.close(write_end)
+        packer.communicate(timeout=60)
+        self.assertEqual(packer.returncode, 0)
 
     def test_wrong_usage(self):
         self.write("src/a", b"1")

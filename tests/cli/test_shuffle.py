@@ -131,6 +131,11 @@ class Shuffle(SmlTest):
         for option in (("--ids",), ("--state",), ("--lanes", "3"), ("--mode", "block")):
             self.fails(2, "", "shuffle", "-", *option)
 
+    def test_huge_worlds_end(self):
+        for world in (2**32, 2**64 - 1, 2**64 - 500):
+            done = self.run_sml("shuffle", "x.sml", "--world", str(world), "--rank", "1", timeout=60)
+            self.assertEqual(done.returncode, 0 if world <= 2**32 else 1, done.stderr)
+
     def test_wrong_usage(self):
         for arguments in (("--rank", "1"), ("--rank", "2", "--world", "2"), ("--world", "0"), ("--lanes", "0"), ("--mode", "none"), ("--even", "odd"),
                           ("--seed", "18446744073709551616"), ("--seed", "-1"), ("--count", "x"), ("--match", "[a")):

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -74,6 +76,8 @@ class PackCommand final : public Command {
 
  private:
   void resolve_input();
+  void leave_out(const std::string& path);
+  void keep_output_apart(const Destination& destination);
   void watch(Console& console);
   Outcome dry_run(const Destination& destination, const PackInput& input, Console& console);
   Outcome report(const Destination& destination, const ContainerSummary& summary, Console& console);
@@ -232,6 +236,29 @@ void PackCommand::watch(Console& console) {
   }
 }
 
+void PackCommand::leave_out(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) {
+    args_.source.leave_out.push_back({status.st_dev, status.st_ino});
+  }
+}
+
+// The output may lie below a source, and is then no record; but it is never a source itself.
+void PackCommand::keep_output_apart(const Destination& destination) {
+  for (const std::string& path : destination.own_files()) leave_out(path);
+  struct stat output {};
+  if (::stat(destination.path().c_str(), &output) != 0) return;
+  std::vector<std::string> inputs = args_.input.sources;
+  if (args_.input.files_from) inputs.push_back(*args_.input.files_from);
+  for (const std::string& input : inputs) {
+    struct stat status {};
+    if (::stat(input.c_str(), &status) == 0 && status.st_dev == output.st_dev &&
+        status.st_ino == output.st_ino) {
+      throw UsageError(one_line(input) + " is both input and output");
+    }
+  }
+}
+
 Outcome PackCommand::run(Console& console) {
   console.configure(args_.report);
   if (args_.input.from_standard_input())
@@ -260,11 +287,13 @@ Outcome PackCommand::run(Console& console) {
   args_.source.stop = args_.pack.stop = interrupt.token();
   watch(console);
   Destination destination(std::move(where));
+  keep_output_apart(destination);
   if (args_.dry_run) return dry_run(destination, open_input(args_.input, args_.source), console);
 
   destination.prepare();
   // First, so that an output that cannot be written is known before anything is read.
   FileSink sink(destination.path(), args_.overwrite);
+  leave_out(sink.unpublished_path());
   const PackInput input = open_input(args_.input, args_.source);
   if (console.progress() != nullptr) console.progress()->restart();
   const ContainerSummary summary =

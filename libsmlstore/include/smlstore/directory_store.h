@@ -14,6 +14,8 @@
 namespace sml {
 
 inline constexpr std::string_view kContainerSuffix = ".sml";
+// In the directory of a data set; see DirectoryLock.
+inline constexpr std::string_view kLockName = ".sml-lock";
 
 // A regular file as a byte source. On local file systems it is mapped (read-only, shared), so that
 // view() works; on NFS, CephFS, FUSE, 9p, SMB and the like it is read by pread. Throws kNotFound,
@@ -87,8 +89,14 @@ class DirectoryLock {
   DirectoryLock& operator=(const DirectoryLock&) = delete;
 
  private:
+  void lock(const std::string& path, const std::stop_token& stop);
+
   int fd_ = -1;
 };
+
+// Removes a data set's directory that was made for nothing: that holds its lock file at most, and
+// is not locked by another. Whether it is gone.
+bool remove_unused_directory(const std::string& directory) noexcept;
 
 // Names (without directory, with suffix) of the containers in a directory, in byte order. Hidden
 // names are no containers. Throws kNotFound, kIo.

@@ -2,6 +2,7 @@
 // list, whose records can be read in any order and twice, or a stream, read once.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +20,14 @@ namespace sml {
 
 enum class Symlinks : std::uint8_t { kFollow, kSkip, kError };
 
+// What a file is, whatever its path.
+struct FileIdentity {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+
+  auto operator<=>(const FileIdentity&) const = default;
+};
+
 struct SourceOptions {
   std::string prefix;  // put before every key
   Symlinks symlinks = Symlinks::kFollow;
@@ -28,6 +37,8 @@ struct SourceOptions {
   std::function<void(const Error&)> on_problem;
   // Called now and then with the number of records found so far.
   std::function<void(std::uint64_t)> on_found;
+  // Files that a walk passes over without a word: where the output goes.
+  std::vector<FileIdentity> leave_out;
   std::stop_token stop;  // throws kCancelled when requested
   std::pmr::memory_resource* memory =
       std::pmr::get_default_resource();  // for arrays that grow with the records
