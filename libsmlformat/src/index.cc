@@ -95,6 +95,9 @@ Index::Index(ByteView footer, const Header& header, std::uint64_t footer_offset)
     : header_(header), parts_(std::make_unique<Parts>()) {
   if (footer.size() < FooterHeader::kBytes) corrupt("footer is too short");
   counts_ = FooterHeader::decode(footer.data());
+  if (counts_.header_hash != xxh3_64(header.encode())) {
+    corrupt("it belongs to a container with another header");
+  }
   const std::uint64_t n = counts_.records;
   if (n > kMaxRecords) corrupt(fmt::format("{} records are more than a container holds", n));
   if (counts_.samples > n || (n > 0 && counts_.samples == 0))

@@ -215,6 +215,7 @@ Bytes build_footer(const IndexInput& in, FooterHeader& counts) {
   counts.raw_bytes = n == 0 ? 0 : in.raw_sums.back();
   counts.stored_bytes = in.stored_bytes;
   counts.key_bytes = names.key_bytes;
+  counts.header_hash = xxh3_64(in.header.encode());
   Bytes bytes = footer.assemble(counts);
 
   // The finished index must lead from every name to the record that has it.

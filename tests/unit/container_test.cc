@@ -179,6 +179,18 @@ TEST_CASE("aligned records start at multiples of the alignment") {
   }
 }
 
+TEST_CASE("a container with the header of another is refused") {
+  sml::Header header = input_order();
+  const Bytes first = container_of(kRecords, header, 2);
+  header.seed = 1;
+  const Bytes second = container_of(kRecords, header, 2);
+  CHECK(sml::ContainerReader(std::make_shared<sml::MemorySource>(first)).id() !=
+        sml::ContainerReader(std::make_shared<sml::MemorySource>(second)).id());
+  Bytes spliced = first;
+  std::copy_n(second.begin(), sml::Header::kBytes, spliced.begin());
+  CHECK_THROWS_AS(sml::test::read_records(spliced), sml::Error);
+}
+
 TEST_CASE(
     "the cutter keeps a sample in one block where it fits, and lets a larger one start a block") {
   const std::uint32_t block_bytes = sml::kMinBlockBytes;

@@ -156,6 +156,7 @@ struct FooterHeader {
   std::uint64_t raw_bytes = 0;     // sum of the records' sizes
   std::uint64_t stored_bytes = 0;  // sum of their stored sizes
   std::uint64_t key_bytes = 0;     // sum of the keys' sizes
+  std::uint64_t header_hash = 0;   // XXH3-64 of the header: the container id covers it too
 
   void encode(std::byte* to) const noexcept;
   static FooterHeader decode(const std::byte* from) noexcept;
