@@ -10,7 +10,6 @@ namespace sml {
 namespace {
 
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint64_t kMaxWorld = std::uint64_t{1} << 32U;
 
 std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) noexcept {
   return a > kMost - b ? kMost : a + b;
@@ -22,9 +21,6 @@ std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) noexcept {
 
 Share share_of(std::uint64_t samples, const ShareOptions& options) {
   if (options.world == 0) refuse("a world of 0 ranks");
-  if (options.world > kMaxWorld) {
-    refuse(fmt::format("a world of {} ranks is more than {}", options.world, kMaxWorld));
-  }
   if (options.rank >= options.world) {
     refuse(
         fmt::format("rank {} in a world of {} (ranks count from 0)", options.rank, options.world));

@@ -132,9 +132,12 @@ class Shuffle(SmlTest):
             self.fails(2, "", "shuffle", "-", *option)
 
     def test_huge_worlds_end(self):
-        for world in (2**32, 2**64 - 1, 2**64 - 500):
-            done = self.run_sml("shuffle", "x.sml", "--world", str(world), "--rank", "1", timeout=60)
-            self.assertEqual(done.returncode, 0 if world <= 2**32 else 1, done.stderr)
+        order = self.ids()
+        for world in (499, 500, 501, 2**32, 2**64 - 500, 2**64 - 1):
+            for rank in (0, 7, world - 1):
+                got = self.ids("--world", str(world), "--rank", str(rank))
+                self.assertEqual(got, order[rank::world] if rank < len(order) else [])
+        self.assertEqual(len(self.lines("shuffle", "-", "--world", str(2**64 - 1), stdin=b"1\n2\n3\n")), 1)
 
     def test_wrong_usage(self):
         for arguments in (("--rank", "1"), ("--rank", "2", "--world", "2"), ("--world", "0"), ("--lanes", "0"), ("--mode", "none"), ("--even", "odd"),

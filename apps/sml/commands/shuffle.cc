@@ -75,16 +75,16 @@ void for_each_run(const Share& share, std::uint64_t samples,
   std::vector<std::uint64_t> run(
       static_cast<std::size_t>(std::min<std::uint64_t>(kRunPositions, share.size())));
   std::uint64_t left = share.size();
-  std::uint64_t position = share.first;
+  std::uint64_t first = left > 0 ? share.first % samples : 0;
   while (left > 0) {
-    const std::uint64_t first = position % samples;
-    const std::uint64_t to_wrap = (samples - first + share.world - 1) / share.world;
+    const std::uint64_t to_wrap = (samples - first - 1) / share.world + 1;
     const std::uint64_t count = std::min({left, to_wrap, std::uint64_t{run.size()}});
     const std::span<std::uint64_t> out(run.data(), static_cast<std::size_t>(count));
     at(first, share.world, out);
     use(out);
-    position += count * share.world;
     left -= count;
+    // The next position, modulo samples, by steps that cannot overflow.
+    first = (first + (count - 1) * share.world + share.world % samples) % samples;
   }
 }
 

@@ -35,7 +35,7 @@ struct Selection {
 // Which positions of the global order one rank reads.
 struct ShareOptions {
   std::uint64_t rank = 0;
-  std::uint64_t world = 1;  // 1 to 2^32
+  std::uint64_t world = 1;
   std::uint64_t batch = 0;  // per rank; 0: none
   Even even = Even::kNone;
   std::uint64_t start = 0;             // position of the global order
