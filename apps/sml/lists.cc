@@ -78,10 +78,11 @@ void append_escaped(std::string& out, std::string_view text) {
 
 }  // namespace
 
-ListInput::ListInput(const std::string& path, bool nul)
+ListInput::ListInput(const std::string& path, bool nul, std::size_t most_bytes)
     : fd_(STDIN_FILENO),
       name_(path == "-" ? "standard input" : path),
-      separator_(nul ? '\0' : '\n') {
+      separator_(nul ? '\0' : '\n'),
+      most_bytes_(most_bytes) {
   if (path == "-") return;
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd_ < 0) {
@@ -131,6 +132,12 @@ bool ListInput::take(std::string_view& line) {
 
 void ListInput::fill() {
   if (ended_) return;
+  if (end_ - begin_ > most_bytes_) {
+    throw Error(ErrorCode::kInvalidArgument,
+                name_ + ": line " + std::to_string(lines_ + 1) + " is longer than " +
+                    std::to_string(most_bytes_) + " bytes: no key or path is",
+                separator_ == '\n' ? "-0 reads lists that are separated by NUL" : "");
+  }
   if (begin_ > 0) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;

@@ -15,8 +15,12 @@ namespace sml {
 // missing. For one thread. Throws Error kNotFound, kIo.
 class ListInput {
  public:
-  // path "-": standard input.
-  ListInput(const std::string& path, bool nul);
+  // No key and no path is longer.
+  static constexpr std::size_t kMaxLineBytes = 64U << 10U;
+
+  // path "-": standard input. A line that grows beyond most_bytes is an error (kInvalidArgument)
+  // before the rest of it is read.
+  ListInput(const std::string& path, bool nul, std::size_t most_bytes = kMaxLineBytes);
   ~ListInput();
   ListInput(const ListInput&) = delete;
   ListInput& operator=(const ListInput&) = delete;
@@ -40,6 +44,7 @@ class ListInput {
   int fd_;
   std::string name_;
   char separator_;
+  std::size_t most_bytes_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0;
   std::size_t scanned_ = 0;  // no separator in [begin_, scanned_)

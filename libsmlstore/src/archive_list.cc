@@ -121,10 +121,16 @@ class ArchiveList final : public RecordList {
           if (options_.symlinks == Symlinks::kError) {
             report_problem(
                 options_, Error(ErrorCode::kInvalidArgument, shown(name) + ": is a symbolic link"));
+          } else if (options_.symlinks == Symlinks::kFollow && options_.on_passed_over) {
+            options_.on_passed_over(shown(name));
           }
+          break;
+        case ArchiveMember::Kind::kDirectory:
+          passed_over_.push_back(key_hash(name));
           break;
         case ArchiveMember::Kind::kOther:
           passed_over_.push_back(key_hash(name));
+          if (options_.on_passed_over) options_.on_passed_over(shown(name));
           break;
       }
     }

@@ -260,8 +260,9 @@ bool ArchiveReader::next(ArchiveMember& member) {
   } else if (type == AE_IFREG || link != nullptr) {
     member.kind = ArchiveMember::Kind::kFile;
   } else {
-    member.kind =
-        type == AE_IFLNK ? ArchiveMember::Kind::kSymbolicLink : ArchiveMember::Kind::kOther;
+    member.kind = type == AE_IFLNK   ? ArchiveMember::Kind::kSymbolicLink
+                  : type == AE_IFDIR ? ArchiveMember::Kind::kDirectory
+                                     : ArchiveMember::Kind::kOther;
   }
   return true;
 }

@@ -21,7 +21,7 @@ struct archive_entry;
 namespace sml {
 
 struct ArchiveMember {
-  enum class Kind : std::uint8_t { kFile, kHardLink, kSymbolicLink, kOther };
+  enum class Kind : std::uint8_t { kFile, kHardLink, kSymbolicLink, kDirectory, kOther };
 
   Kind kind = Kind::kOther;
   std::string name;         // as it is in the archive

@@ -128,8 +128,12 @@ class ArchiveStream final : public RecordStream {
         if (options_.symlinks == Symlinks::kError) {
           throw Error(ErrorCode::kInvalidArgument, shown_path(origin) + ": is a symbolic link");
         }
-        return false;
+        if (options_.symlinks == Symlinks::kSkip) return false;
+        [[fallthrough]];
       case ArchiveMember::Kind::kOther:
+        if (options_.on_passed_over) options_.on_passed_over(shown_path(origin));
+        return false;
+      case ArchiveMember::Kind::kDirectory:
         return false;
     }
     return false;

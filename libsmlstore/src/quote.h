@@ -9,6 +9,12 @@ namespace sml {
 // 'text' in quotes; control bytes, quotes and backslashes as \n, \xNN, \', \\.
 inline std::string quote(std::string_view text) {
   static constexpr char kHex[] = "0123456789abcdef";
+  // Longer than any key: shown by its beginning.
+  constexpr std::size_t kMostBytes = 4096;
+  constexpr std::size_t kShownBytes = 64;
+  if (text.size() > kMostBytes) {
+    return quote(text.substr(0, kShownBytes)) + "... (" + std::to_string(text.size()) + " bytes)";
+  }
   std::string out = "'";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);

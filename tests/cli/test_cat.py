@@ -107,6 +107,18 @@ class Cat(SmlTest):
         self.assertEqual((done.returncode, done.stdout), (3, self.files[key] + self.files[self.keys[1]]))
         self.assertIn(b"nosuch", done.stderr)
 
+    def test_lines_that_can_be_no_key_are_refused_early(self):
+        for text in (b"k" * 5000, b"k" * 3000000):
+            done = self.run_sml("cat", "x.sml", stdin=text)
+            self.assertEqual(done.returncode, 1)
+            self.assertLess(len(done.stderr), 300)
+            done = self.run_sml("shuffle", "x.sml", "--select", "-", stdin=text)
+            self.assertEqual(done.returncode, 1)
+            self.assertLess(len(done.stderr), 300)
+        done = self.run_sml("pack", "--files-from", "-", "-o", "q.sml", stdin=b"p" * 3000000)
+        self.assertEqual(done.returncode, 1)
+        self.assertLess(len(done.stderr), 300)
+
     def test_damaged_records_are_told_and_the_others_are_given(self):
         self.ok("pack", "src", "-o", "plain.sml", "--compress", "none", "--block-size", "256K")
         original = self.read("plain.sml")

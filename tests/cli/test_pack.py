@@ -147,6 +147,20 @@ class Pack(SmlTest):
                 self.assertFalse(os.path.exists(self.path("q.sml")))
         self.assertEqual(self.left_over(), [])
 
+    def test_what_an_archive_holds_beside_files_is_told(self):
+        self.write("src/a", b"1")
+        os.symlink("a", self.path("src/link"))
+        os.mkfifo(self.path("src/fifo"))
+        subprocess.run(["tar", "cf", "a.tar", "src"], cwd=self.dir, check=True)
+        for arguments, stdin in ((("--archive", "a.tar"), b""), (("--archive", "-"), self.read("a.tar"))):
+            done = self.run_sml("pack", *arguments, "-o", "x.sml", "--overwrite", stdin=stdin)
+            self.assertEqual(done.returncode, 0)
+            self.assertIn(b"2 archive members passed over", done.stderr)
+            self.assertEqual(self.contents("x.sml"), {b"src/a": b"1"})
+            self.ok("pack", *arguments, "-o", "x.sml", "--overwrite", "-q", stdin=stdin)
+            self.assertIn(b"1 archive member ", self.run_sml("pack", *arguments, "-o", "x.sml", "--overwrite", "--symlinks", "skip", stdin=stdin).stderr)
+            self.fails(1, "symbolic link", "pack", *arguments, "-o", "x.sml", "--overwrite", "--symlinks", "error", stdin=stdin)
+
     def test_frames(self):
         files = corpus(self, files=60)
         self.ok("pack", "src", "-o", "x.sml")

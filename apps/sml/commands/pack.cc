@@ -1,5 +1,6 @@
 // sml pack SOURCE... -o DEST
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,7 @@ struct Losses {
   std::vector<std::string> skipped;
   std::uint64_t duplicates = 0;
   std::string first_duplicate;
+  std::set<std::string> passed_over;  // members of archives that are no files
 };
 
 class PackCommand final : public Command {
@@ -223,6 +225,9 @@ void PackCommand::watch(Console& console) {
     losses_.skipped.emplace_back(error.what());
     console.error(error.within("skipped"));
   };
+  args_.source.on_passed_over = [this](const std::string& origin) {
+    losses_.passed_over.insert(origin);
+  };
   args_.pack.on_dropped = [this](const std::string& origin) {
     if (losses_.duplicates++ == 0) losses_.first_duplicate = origin;
   };
@@ -352,6 +357,11 @@ Outcome PackCommand::finish(nlohmann::ordered_json document, const std::string& 
                              shown_count(losses_.duplicates, "duplicate"),
                              losses_.first_duplicate));
   }
+  if (!losses_.passed_over.empty()) {
+    console.note(fmt::format("{} passed over that are no files (links, devices), the first {}",
+                             shown_count(losses_.passed_over.size(), "archive member"),
+                             *losses_.passed_over.begin()));
+  }
   if (args_.json) {
     auto skipped = nlohmann::ordered_json::array();
     for (const std::string& message : losses_.skipped) {
@@ -360,6 +370,7 @@ Outcome PackCommand::finish(nlohmann::ordered_json document, const std::string& 
       skipped.push_back(nlohmann::ordered_json::parse(pair + "}"));
     }
     document["duplicates"] = losses_.duplicates;
+    document["passed_over"] = losses_.passed_over.size();
     document["skipped"] = std::move(skipped);
   }
   if (args_.json || !text.empty()) {

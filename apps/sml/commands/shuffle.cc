@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -219,7 +220,7 @@ void ShuffleCommand::resolve() {
 }
 
 void ShuffleCommand::shuffle_lines(Console& console, Output& out) {
-  ListInput input("-", args_.nul);
+  ListInput input("-", args_.nul, std::numeric_limits<std::size_t>::max());
   std::string text;
   std::vector<std::uint64_t> starts;
   for (std::string_view line; input.next(line);) {

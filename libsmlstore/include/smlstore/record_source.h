@@ -35,6 +35,10 @@ struct SourceOptions {
   // link loop, bad key), with where it is and why. It may throw to give up. Default: throws the
   // error.
   std::function<void(const Error&)> on_problem;
+  // Called for each member of an archive that is no file and no directory (symbolic link, FIFO,
+  // device) and is passed over, with where it is; not for links under Symlinks::kSkip. Perhaps
+  // twice for one member. Default: nothing.
+  std::function<void(const std::string&)> on_passed_over;
   // Called now and then with the number of records found so far.
   std::function<void(std::uint64_t)> on_found;
   // Files that a walk passes over without a word: where the output goes.
