@@ -93,7 +93,6 @@ ArchiveReader::ArchiveReader(int fd, Input input, std::string name, std::stop_to
   }
   const RawNames raw_names;
   // Not all that libarchive knows: some of its filters run other programs.
-  ::archive_read_support_filter_gzip(a);
   ::archive_read_support_filter_bzip2(a);
   ::archive_read_support_filter_xz(a);
   ::archive_read_support_filter_lzma(a);
@@ -115,11 +114,19 @@ ArchiveReader::ArchiveReader(int fd, Input input, std::string name, std::stop_to
     if (input_bytes_ == 0) {
       throw Error(ErrorCode::kInvalidArgument, shown_path(name_) + ": is empty: no archive");
     }
+    std::byte magic[2];
+    head_.assign(reinterpret_cast<const char*>(magic), read_at(fd_, 0, magic, name_));
+  }
+  if (GzipReader::is_gzip(as_bytes(head_))) {
+    if (input_ == Input::kRegularFile) head_.clear();
+    gzip_ = std::make_unique<GzipReader>([this](MutableBytes out) { return read_raw(out); }, name_);
+  } else if (input_ == Input::kRegularFile) {
+    head_.clear();
     ::archive_read_support_format_zip_seekable(a);
     ::archive_read_set_skip_callback(a, Callbacks::skip);
     ::archive_read_set_seek_callback(a, Callbacks::seek);
   }
-  if (input_ == Input::kRegularFile && is_empty_zip()) {
+  if (input_ == Input::kRegularFile && !gzip_ && is_empty_zip()) {
     ended_ = true;
     return;
   }
@@ -130,32 +137,37 @@ ArchiveReader::ArchiveReader(int fd, Input input, std::string name, std::stop_to
 
 ArchiveReader::~ArchiveReader() = default;
 
-std::size_t ArchiveReader::read_input(const void** buffer) {
+// Bytes of the input as they are; 0 at its end.
+std::size_t ArchiveReader::read_raw(MutableBytes out) {
   if (stop_.stop_requested()) {
     throw Error(ErrorCode::kCancelled, "cancelled");
   }
-  *buffer = buffer_.data();
   if (!head_.empty()) {
-    given_bytes_ = head_.size();
-    std::copy(head_.begin(), head_.end(), reinterpret_cast<char*>(buffer_.data()));
-    head_.clear();
-    position_ += given_bytes_;
-    return given_bytes_;
+    const std::size_t given = std::min(head_.size(), out.size());
+    std::copy_n(head_.begin(), given, reinterpret_cast<char*>(out.data()));
+    head_.erase(0, given);
+    return given;
   }
-  std::size_t given = 0;
   if (input_ == Input::kRegularFile) {
-    given = read_at(fd_, position_, buffer_, name_);
-  } else {
-    ssize_t got;
-    do {
-      got = ::read(fd_, buffer_.data(), buffer_.size());
-    } while (got < 0 && errno == EINTR && !stop_.stop_requested());
-    if (got < 0) {
-      throw errno == EINTR ? Error(ErrorCode::kCancelled, "cancelled")
-                           : system_error(name_, "cannot read", errno);
-    }
-    given = static_cast<std::size_t>(got);
+    const std::size_t given = read_at(fd_, raw_position_, out, name_);
+    raw_position_ += given;
+    return given;
   }
+  ssize_t got;
+  do {
+    got = ::read(fd_, out.data(), out.size());
+  } while (got < 0 && errno == EINTR && !stop_.stop_requested());
+  if (got < 0) {
+    throw errno == EINTR ? Error(ErrorCode::kCancelled, "cancelled")
+                         : system_error(name_, "cannot read", errno);
+  }
+  return static_cast<std::size_t>(got);
+}
+
+std::size_t ArchiveReader::read_input(const void** buffer) {
+  *buffer = buffer_.data();
+  if (!gzip_) raw_position_ = position_;
+  const std::size_t given = gzip_ ? gzip_->read(buffer_) : read_raw(buffer_);
   // At the end the last bytes stay: check_end() looks at those that nothing used.
   if (given > 0) {
     given_bytes_ = given;
@@ -312,7 +324,7 @@ bool ArchiveReader::is_zip() const {
 
 bool ArchiveReader::is_plain_tar() const {
   return (::archive_format(archive_.get()) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR &&
-         ::archive_filter_count(archive_.get()) == 1;
+         ::archive_filter_count(archive_.get()) == 1 && !gzip_;
 }
 
 std::uint64_t ArchiveReader::data_position() const {
@@ -338,8 +350,14 @@ void ArchiveReader::check_end() {
                 shown_path(name_) + ": ends without the end mark of a tar archive",
                 "it was cut short, or its writer did not finish");
   }
+  if (gzip_) {
+    // To the end, where its checksum is.
+    const void* buffer = nullptr;
+    while (read_input(&buffer) > 0) {
+    }
+    return;
+  }
   switch (::archive_filter_code(a, 0)) {
-    case ARCHIVE_FILTER_GZIP:
     case ARCHIVE_FILTER_BZIP2:
     case ARCHIVE_FILTER_XZ:
     case ARCHIVE_FILTER_ZSTD:

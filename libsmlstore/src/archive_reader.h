@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gzip_reader.h"
 #include "smlformat/bytes.h"
 #include "smlformat/error.h"
 
@@ -68,6 +69,7 @@ class ArchiveReader {
  private:
   struct Callbacks;
 
+  std::size_t read_raw(MutableBytes out);
   std::size_t read_input(const void** buffer);
   std::int64_t skip_input(std::int64_t bytes) noexcept;
   std::int64_t seek_input(std::int64_t offset, int whence);
@@ -82,8 +84,10 @@ class ArchiveReader {
   std::string name_;
   std::stop_token stop_;
   std::string head_;
-  std::uint64_t position_ = 0;     // of the next byte that read_input() gives
-  std::uint64_t input_bytes_ = 0;  // of a regular file
+  std::uint64_t raw_position_ = 0;    // of the next byte that read_raw() gives, of a regular file
+  std::unique_ptr<GzipReader> gzip_;  // between the input and libarchive, where it is compressed so
+  std::uint64_t position_ = 0;        // of the next byte that read_input() gives
+  std::uint64_t input_bytes_ = 0;     // of a regular file
   std::vector<std::byte> buffer_;
   std::size_t given_bytes_ = 0;        // by the last read_input()
   std::exception_ptr callback_error_;  // libarchive is C: it must not see exceptions

@@ -1,5 +1,6 @@
 """sml pack: what comes in comes back; the bytes depend on input and options alone; bad input loses nothing."""
 
+import gzip
 import io
 import os
 import json
@@ -134,6 +135,27 @@ class Pack(SmlTest):
                 archive.writestr(key.decode(), data)
         self.ok("pack", "--archive", "a.zip", "-o", "z.sml")
         self.assertEqual(self.contents("z.sml"), files)
+        # Every damaged bit of a gzip stream is found, also where it still inflates.
+        with open(self.path("src/noise"), "wb") as noise:
+            noise.write(random.Random(SEED).randbytes(20000))
+        with tarfile.open(self.path("n.tgz"), "w:gz") as tar:
+            tar.add(self.path("src/noise").decode(), "noise")
+        whole = self.read("n.tgz")
+        rng = random.Random(SEED)
+        for at in [len(whole) - 1, len(whole) - 6, *(rng.randrange(100, len(whole)) for _ in range(20))]:
+            damaged = bytearray(whole)
+            damaged[at] ^= 0x10
+            self.write("n2.tgz", damaged)
+            self.fails(1, "gzip", "pack", "--archive", "n2.tgz", "-o", "q.sml")
+            self.fails(1, "gzip", "pack", "--archive", "-", "-o", "q.sml", stdin=bytes(damaged))
+        # One gzip stream in two members, padded with zeros.
+        with tarfile.open(self.path("n.tar"), "w") as tar:
+            tar.add(self.path("src/noise").decode(), "noise")
+        plain = self.read("n.tar")
+        self.write("two.tgz", gzip.compress(plain[:9999]) + gzip.compress(plain[9999:]) + bytes(512))
+        self.ok("pack", "--archive", "two.tgz", "-o", "two.sml")
+        self.assertEqual(self.contents("two.sml"), {b"noise": self.read("src/noise")})
+        os.remove(self.path("src/noise"))
         # A list of files, an archive in a regular file and the directory itself give the same container.
         self.ok("pack", "src", "-o", "dir.sml")
         self.ok("pack", "--archive", "a.tar", "-o", "tar.sml")
