@@ -31,6 +31,10 @@ Location parse_dataset(const std::optional<std::string>& argument) {
 Dataset open_dataset(const Location& location, bool partial) {
   DatasetOptions options;
   options.partial = partial;
+  return open_dataset(location, options);
+}
+
+Dataset open_dataset(const Location& location, const DatasetOptions& options) {
   set_fault_place(location.path);
   try {
     return Dataset::open(location, options);

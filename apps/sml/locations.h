@@ -17,6 +17,7 @@ Location parse_location(const std::string& text);
 
 // Throws what Dataset::open throws, and UsageError for NAME@REVISION, which this version does not
 // have.
+Dataset open_dataset(const Location& location, const DatasetOptions& options);
 Dataset open_dataset(const Location& location, bool partial);
 
 // The error with the location before its message, unless it begins with it.

@@ -123,17 +123,24 @@ std::optional<std::string> common_key(const Index& a, const Index& b) {
 Dataset Dataset::open(const Location& location, const DatasetOptions& options) {
   if (!location.is_directory()) return from({open_container(location.path, options.mapped)});
   std::vector<Container> containers;
+  bool unusable = false;
   for (const std::string& file : list_containers(location.path)) {
-    containers.push_back(open_container(
-        location.path + (location.path.ends_with('/') ? "" : "/") + file, options.mapped));
+    const std::string path = location.path + (location.path.ends_with('/') ? "" : "/") + file;
+    try {
+      containers.push_back(open_container(path, options.mapped));
+    } catch (const Error& error) {
+      if (!options.on_unusable) throw;
+      options.on_unusable(error);
+      unusable = true;
+    }
   }
-  if (containers.empty()) {
+  if (containers.empty() && !unusable) {
     throw Error(ErrorCode::kNotFound,
                 shown_path(location.path) + ": no containers (*.sml) in this directory");
   }
   return within(location.path, [&] {
     Dataset dataset = from(std::move(containers));
-    check_parts(dataset.containers_, options.partial);
+    check_parts(dataset.containers_, options.partial || unusable);
     return dataset;
   });
 }

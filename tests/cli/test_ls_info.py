@@ -86,6 +86,23 @@ class Ls(SmlTest):
             self.assertEqual(done.returncode, 1, at)
             self.assertNotEqual(done.stderr, b"")
 
+    def test_verify_goes_on_behind_a_container_that_cannot_be_opened(self):
+        os.mkdir(self.path("ds"))
+        data = self.read("x.sml")
+        self.write("ds/a.sml", data[:3000])
+        damaged = bytearray(data)
+        damaged[200] ^= 1
+        self.write("ds/b.sml", damaged)
+        done = self.run_sml("verify", "ds", "--json")
+        self.assertEqual(done.returncode, 1)
+        report = json.loads(done.stdout)
+        self.assertEqual((report["ok"], report["containers"]), (False, 2))
+        self.assertIn("a.sml", report["findings"][0]["message"])
+        self.assertTrue(any("b" in f["message"] for f in report["findings"][1:]))
+        self.assertGreaterEqual(done.stderr.count(b"\n"), 2)
+        os.remove(self.path("ds/b.sml"))
+        self.assertEqual(self.run_sml("verify", "ds").returncode, 1)
+
     def test_data_set_directories(self):
         os.mkdir(self.path("none"))
         self.fails(1, "none", "ls", "none")

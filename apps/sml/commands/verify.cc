@@ -46,9 +46,8 @@ class VerifyCommand final : public Command {
   Outcome run(Console& console) override {
     console.configure(report_);
     const Interrupt interrupt;
-    const Dataset dataset = open_dataset(location_, partial_);
     nlohmann::ordered_json findings = nlohmann::ordered_json::array();
-    options_.on_damage = [&](const Error& error) {
+    const auto tell = [&](const Error& error) {
       if (json_) {
         std::string finding = "{";
         append_json_text(finding, "message", error.what());
@@ -57,13 +56,25 @@ class VerifyCommand final : public Command {
       }
       console.error(located(error, location_));
     };
+    // A container that cannot even be opened is a finding like others.
+    std::uint64_t unusable = 0;
+    DatasetOptions opening;
+    opening.partial = partial_;
+    opening.on_unusable = [&](const Error& error) {
+      ++unusable;
+      tell(error);
+    };
+    const Dataset dataset = open_dataset(location_, opening);
+    options_.on_damage = tell;
     options_.stop = interrupt.token();
     if (Progress* progress = console.progress()) {
       options_.on_progress = [progress](std::uint64_t done, std::uint64_t total) {
         progress->update_bytes("verified", done, total);
       };
     }
-    const VerifyReport report = verify(dataset, options_);
+    VerifyReport report = verify(dataset, options_);
+    report.containers += unusable;
+    report.damaged += unusable;
 
     Output out = Output::standard();
     out.write(json_ ? json_of(report, findings) : text_of(report));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,11 +10,15 @@
 #include <vector>
 
 #include "smlformat/container_reader.h"
+#include "smlformat/error.h"
 #include "smlstore/location.h"
 
 namespace sml {
 
 struct DatasetOptions {
+  // Called for each container of a directory that cannot be opened; it is left out, and its part,
+  // if it is one, may be missing. Default: the error is thrown.
+  std::function<void(const Error&)> on_unusable;
   bool partial = false;  // open although parts are missing
   bool mapped = true;    // false: read containers also where they could be mapped
 };

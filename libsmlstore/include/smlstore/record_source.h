@@ -102,8 +102,7 @@ std::unique_ptr<RecordList> list_paths(const std::function<bool(std::string& pat
 // and devices are passed over (symbolic links are problems under Symlinks::kError). Names are the
 // bytes that the archive has. Archives one behind the other are read as one. Throws
 // kInvalidArgument where it is no archive, kTruncated where it was cut short (a tar without its end
-// mark included), kCorrupt where it is damaged or something else follows it. Not found is damage of
-// data in a gzip stream that still inflates: its checksum is not looked at.
+// mark included), kCorrupt where it is damaged or something else follows it.
 std::unique_ptr<RecordList> list_archive(const std::string& path, const SourceOptions& options);
 
 // The records of a framed stream in a regular file, read in place. All checksums are checked while
