@@ -32,16 +32,7 @@ class ArchiveList final : public RecordList {
         links_(options.memory),
         link_targets_(options.memory),
         passed_over_(options.memory) {
-    fd_ = FileDescriptor(open_path(path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
-    struct stat status {};
-    if (!fd_ || ::fstat(fd_.get(), &status) != 0) {
-      throw system_error(path, "cannot open", errno);
-    }
-    if (!S_ISREG(status.st_mode)) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  shown_path(path) + ": " +
-                      (S_ISDIR(status.st_mode) ? "is a directory" : special_file(status.st_mode)));
-    }
+    fd_ = open_regular_file(path);
     ArchiveReader reader(fd_.get(), ArchiveReader::Input::kRegularFile, path, options.stop);
     list(reader, in_place);
     resolve_links();

@@ -46,17 +46,8 @@ class FramesList final : public RecordList {
         places_(options.memory),
         crcs_(options.memory),
         pieces_(options.memory) {
-    fd_ = FileDescriptor(open_path(path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
-    struct stat status {};
-    if (!fd_ || ::fstat(fd_.get(), &status) != 0) {
-      throw system_error(path, "cannot open", errno);
-    }
-    if (!S_ISREG(status.st_mode)) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  shown_path(path) + ": " +
-                      (S_ISDIR(status.st_mode) ? "is a directory" : special_file(status.st_mode)));
-    }
-    const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
+    std::uint64_t file_bytes = 0;
+    fd_ = open_regular_file(path, &file_bytes);
     ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
     std::uint64_t given = 0;
     FrameReader reader([&](MutableBytes out) {

@@ -190,4 +190,19 @@ void read_regular_file(std::string_view path, std::uint64_t file_bytes, std::uin
   }
 }
 
+FileDescriptor open_regular_file(const std::string& path, std::uint64_t* bytes) {
+  FileDescriptor fd(open_path(path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0) {
+    throw system_error(path, "cannot open", errno);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                shown_path(path) + ": " +
+                    (S_ISDIR(status.st_mode) ? "is a directory" : special_file(status.st_mode)));
+  }
+  if (bytes != nullptr) *bytes = static_cast<std::uint64_t>(status.st_size);
+  return fd;
+}
+
 }  // namespace sml

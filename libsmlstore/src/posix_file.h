@@ -64,6 +64,11 @@ void read_regular_file(std::string_view path, std::uint64_t file_bytes, std::uin
 // device", ...
 const char* special_file(mode_t mode) noexcept;
 
+// Opens a regular file for reading, never waiting for a FIFO or a device; `bytes`, where given,
+// becomes its size. Throws the system's error, or kInvalidArgument where it is something else; both
+// name the path.
+FileDescriptor open_regular_file(const std::string& path, std::uint64_t* bytes = nullptr);
+
 // The error of a file whose length is not what it was when it was listed.
 Error changed_error(std::string_view path, std::uint64_t listed_bytes);
 
