@@ -241,8 +241,7 @@ Error record_error(const Dataset& dataset, std::uint64_t number, std::string_vie
     }
   }
   const bool by_number = name.empty() && number != kNoNumber;
-  const std::string record =
-      by_number ? fmt::format("record {}", number) : "record " + quote(name);
+  const std::string record = by_number ? fmt::format("record {}", number) : "record " + quote(name);
   return Error(error.code(), fmt::format("{}: {}{}", record, error.what(), where), error.hint());
 }
 
