@@ -83,32 +83,20 @@ ContainerReader::ContainerReader(std::shared_ptr<const ByteSource> source)
 }
 
 const Dictionary* ContainerReader::dictionary() const {
-  if (index_->blocks() == 0 || index_->block(0).kind != BlockKind::kDictionary) return nullptr;
+  const ByteView bytes = index_->dictionary();
+  if (bytes.empty()) return nullptr;
   LazyDictionary& lazy = *dictionary_;
   if (const Dictionary* ready = lazy.ready.load(std::memory_order_acquire)) return ready;
   const std::lock_guard lock(lazy.mutex);
   if (!lazy.dictionary) {
     try {
-      lazy.dictionary = load_dictionary();
+      lazy.dictionary = std::make_unique<Dictionary>(Bytes(bytes.begin(), bytes.end()), 0);
     } catch (const Error& e) {
-      throw e.within("dictionary (block 0)");
+      throw e.within("dictionary");
     }
     lazy.ready.store(lazy.dictionary.get(), std::memory_order_release);
   }
   return lazy.dictionary.get();
-}
-
-std::unique_ptr<Dictionary> ContainerReader::load_dictionary() const {
-  const std::uint64_t begin = index_->block_offset(0);
-  Bytes block(index_->block_offset(1) - begin);
-  source_->read(begin, block);
-  const BlockTable table = BlockTable::decode(block);
-  if (table.header().kind != BlockKind::kDictionary) {
-    throw Error(ErrorCode::kCorrupt, "the block is of another kind");
-  }
-  const VerifiedSlot slot = verify_slot(
-      ByteView(block).subspan(table.slot_begin(0), table.slot_end(0) - table.slot_begin(0)), 0);
-  return std::make_unique<Dictionary>(Bytes(slot.stored.begin(), slot.stored.end()), 0);
 }
 
 VerifiedSlot verify_slot(ByteView slot) {

@@ -48,7 +48,10 @@ void ContainerWriter::append(const SealedBlock& block) {
       place += slot.slot_bytes;
     }
   }
-  if (h.kind != BlockKind::kDictionary) {
+  if (h.kind == BlockKind::kDictionary) {
+    const auto begin = block.bytes.begin() + h.slots_offset + SlotPrefix::kBytes;
+    dictionary_.assign(begin, begin + block.slots[0].stored_bytes);
+  } else {
     for (const SealedBlock::Slot& slot : block.slots) {
       stored_bytes_ += slot.stored_bytes;
       all_plain_ = all_plain_ && slot.plain;
@@ -73,7 +76,7 @@ ContainerSummary ContainerWriter::seal(const NameList& names,
   block_offsets_.push_back(offset_);
   ContainerSummary summary;
   const Bytes footer = build_footer({header_, rows_, block_offsets_, hashes_, places_, raw_sums_,
-                                     all_plain_, stored_bytes_, names, sample_starts},
+                                     all_plain_, stored_bytes_, dictionary_, names, sample_starts},
                                     summary.counts);
   put(Bytes(round_up(offset_, kFooterAlign) - offset_));
   Tail tail;

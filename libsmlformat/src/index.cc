@@ -75,6 +75,7 @@ struct Index::Parts {
   std::uint64_t blocks_end = 0;
   const std::byte* block_offsets = nullptr;
   const std::byte* block_rows = nullptr;
+  ByteView dictionary;
   EliasFano places;
   std::optional<EliasFano> raw_sums;
   ByteView name_pages;
@@ -95,9 +96,6 @@ Index::Index(ByteView footer, const Header& header, std::uint64_t footer_offset)
     : header_(header), parts_(std::make_unique<Parts>()) {
   if (footer.size() < FooterHeader::kBytes) corrupt("footer is too short");
   counts_ = FooterHeader::decode(footer.data());
-  if (counts_.header_hash != xxh3_64(header.encode())) {
-    corrupt("it belongs to a container with another header");
-  }
   const std::uint64_t n = counts_.records;
   if (n > kMaxRecords) corrupt(fmt::format("{} records are more than a container holds", n));
   if (counts_.samples > n || (n > 0 && counts_.samples == 0))
@@ -105,6 +103,9 @@ Index::Index(ByteView footer, const Header& header, std::uint64_t footer_offset)
   const Sections sections(footer, counts_.sections);
   Parts& p = *parts_;
   p.blocks_end = footer_offset;
+  const auto encoded_header = header.encode();
+  if (!std::ranges::equal(sections.get(SectionId::kHeader), encoded_header))
+    corrupt("it belongs to a container with another header");
 
   const ByteView offsets = sections.get(SectionId::kBlockOffsets);
   const ByteView rows = sections.get(SectionId::kBlockRows);
@@ -116,6 +117,11 @@ Index::Index(ByteView footer, const Header& header, std::uint64_t footer_offset)
   p.block_offsets = offsets.data();
   p.block_rows = rows.data();
   check_blocks();
+
+  if (sections.has(SectionId::kDictionary)) p.dictionary = sections.get(SectionId::kDictionary);
+  const bool dictionary_block = counts_.blocks > 0 && block(0).kind == BlockKind::kDictionary;
+  if (dictionary_block == p.dictionary.empty() || p.dictionary.size() > kMaxDictionaryBytes)
+    corrupt("the dictionary is missing, needless or too large");
 
   p.places = EliasFano(sections.get(SectionId::kPlaces));
   if (p.places.size() != n) corrupt("the number of places is wrong");
@@ -169,6 +175,7 @@ Index::Index(ByteView footer, const Header& header, std::uint64_t footer_offset)
   bytes_.ranks = part({SectionId::kRankToNumber, SectionId::kNumberToRank});
   bytes_.samples = part({SectionId::kNameSamples, SectionId::kPackSamples});
   bytes_.blocks = part({SectionId::kBlockOffsets, SectionId::kBlockRows});
+  bytes_.dictionary = part({SectionId::kDictionary});
   bytes_.total = footer.size();
 }
 
@@ -210,6 +217,8 @@ void Index::check_blocks() const {
     corrupt("the blocks end in a wrong place");
   }
 }
+
+ByteView Index::dictionary() const noexcept { return parts_->dictionary; }
 
 // --- names
 

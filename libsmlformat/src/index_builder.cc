@@ -210,12 +210,15 @@ Bytes build_footer(const IndexInput& in, FooterHeader& counts) {
     footer.add(SectionId::kNameSamples, BitVector::encode(by_name));
     footer.add(SectionId::kPackSamples, BitVector::encode(in.sample_starts));
   }
+  const auto header = in.header.encode();
+  footer.add(SectionId::kHeader, {header.begin(), header.end()});
+  if (!in.dictionary.empty())
+    footer.add(SectionId::kDictionary, {in.dictionary.begin(), in.dictionary.end()});
   counts.records = n;
   counts.blocks = in.rows.size();
   counts.raw_bytes = n == 0 ? 0 : in.raw_sums.back();
   counts.stored_bytes = in.stored_bytes;
   counts.key_bytes = names.key_bytes;
-  counts.header_hash = xxh3_64(in.header.encode());
   Bytes bytes = footer.assemble(counts);
 
   // The finished index must lead from every name to the record that has it.

@@ -275,7 +275,6 @@ void FooterHeader::encode(std::byte* to) const noexcept {
   store(to + 32, raw_bytes);
   store(to + 40, stored_bytes);
   store(to + 48, key_bytes);
-  store(to + 56, header_hash);
 }
 
 FooterHeader FooterHeader::decode(const std::byte* from) noexcept {
@@ -287,7 +286,6 @@ FooterHeader FooterHeader::decode(const std::byte* from) noexcept {
   f.raw_bytes = load<std::uint64_t>(from + 32);
   f.stored_bytes = load<std::uint64_t>(from + 40);
   f.key_bytes = load<std::uint64_t>(from + 48);
-  f.header_hash = load<std::uint64_t>(from + 56);
   return f;
 }
 

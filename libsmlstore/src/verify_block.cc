@@ -121,8 +121,14 @@ class BlockVerifier {
   void check_dictionary() {
     if (table_ && table_->header().kind == BlockKind::kDictionary) {
       const ByteView slot = block_.subspan(table_->slot_begin(0));
-      attempt([&] { check_padding(slot, verify_slot(slot, 0)); },
-              [] { return std::string("dictionary"); });
+      attempt(
+          [&] {
+            const VerifiedSlot verified = verify_slot(slot, 0);
+            check_padding(slot, verified);
+            if (!std::ranges::equal(verified.stored, index_.dictionary()))
+              corrupt("it is not the dictionary of the footer");
+          },
+          [] { return std::string("dictionary"); });
     }
     if (dictionary_.error && report_.findings.empty())
       attempt([&] { throw Error(*dictionary_.error); });

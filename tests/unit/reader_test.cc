@@ -447,44 +447,21 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a damaged dictionary is an outcome of the records that need it") {
+TEST_CASE("a damaged dictionary block costs no record: the footer has the dictionary too") {
   const TemporaryDirectory dir;
-  std::vector<Record> records = some_records(50, 300);
-  std::mt19937_64 random(7);
-  std::string noise(2000, '\0');
-  for (char& c : noise) c = static_cast<char>(random() >> 56);
-  records.push_back({"noise", noise});
+  const std::vector<Record> records = some_records(50, 300);
   ContainerOptions container = compressed();
   container.dictionary = content_of(1, 4000);
   const std::string path = dir.write("a.sml", build_container(records, container));
-  {
-    const Dataset dataset = open(path, false);
-    Reader reader(dataset, {}, false);
-    for (const Record& r : records) reader.request(r.key);
-    Given given;
-    for (const Record& r : records) {
-      REQUIRE(take(reader, given));
-      CHECK(given.content == r.content);
-    }
-    damage(path, dataset.containers()[0].reader->index().block_offset(1) - 100);
-  }
+  damage(path, open(path, false).containers()[0].reader->index().block_offset(1) - 100);
   const Dataset dataset = open(path, true);
   Reader reader(dataset, {}, false);
   for (const Record& r : records) reader.request(r.key);
   Given given;
-  std::size_t failed = 0;
   for (const Record& r : records) {
     REQUIRE(take(reader, given));
-    if (given.error) {
-      CHECK(given.error == ErrorCode::kCorrupt);
-      CHECK(given.message.find("dictionary") != std::string::npos);
-      ++failed;
-    } else {
-      CHECK(given.content == r.content);
-    }
+    CHECK(given.content == r.content);
   }
-  CHECK(failed > 30);
-  CHECK(given.content == noise);
 }
 
 TEST_CASE("a container that was cut while it is read gives errors for what is missing") {

@@ -203,8 +203,7 @@ TEST_CASE("an index that contradicts its blocks is found") {
   CHECK(outcome.mentions("the index finds its key at number 2 instead of 3"));
 }
 
-TEST_CASE(
-    "a damaged dictionary is found, and names the records that need it; the others are checked") {
+TEST_CASE("a damaged dictionary block is found; records are decoded with the footer's copy") {
   ContainerOptions options;
   options.compress = sml::CompressionOptions::Mode::kZstd;
   options.dictionary = text(1, 4000);
@@ -215,11 +214,9 @@ TEST_CASE(
   REQUIRE(reader.dictionary() != nullptr);
   flip(bytes, reader.index().block_offset(1) - 100);
   const Outcome outcome = verify_bytes(bytes);
+  CHECK(outcome.mentions("block 0: at offset 128: checksum mismatch"));
   CHECK(outcome.mentions("block 0: dictionary: checksum mismatch"));
-  CHECK(outcome.mentions("record 't/3.txt' at offset"));
-  CHECK(outcome.mentions("cannot be decoded without the container's dictionary"));
-  CHECK_FALSE(outcome.mentions("'stored'"));
-  CHECK(outcome.findings.size() == 22);
+  CHECK(outcome.findings.size() == 2);
   CHECK(outcome.report.records == 21);
 }
 

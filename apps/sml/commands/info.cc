@@ -86,6 +86,7 @@ Json report_of(const std::string& location, const Dataset& dataset) {
     index.ranks += part.ranks;
     index.samples += part.samples;
     index.blocks += part.blocks;
+    index.dictionary += part.dictionary;
     index.total += part.total;
     containers.push_back(describe(container));
   }
@@ -106,7 +107,7 @@ Json report_of(const std::string& location, const Dataset& dataset) {
       {"places", index.places}, {"raw_sizes", index.raw_sizes},
       {"names", index.names},   {"key_table", index.key_table},
       {"ranks", index.ranks},   {"samples", index.samples},
-      {"blocks", index.blocks}};
+      {"blocks", index.blocks}, {"dictionary", index.dictionary}};
   report["containers"] = std::move(containers);
   return report;
 }

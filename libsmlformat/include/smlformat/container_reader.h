@@ -25,12 +25,10 @@ class ContainerReader {
   const Hash128& id() const noexcept { return tail_.id; }
   const Index& index() const noexcept { return *index_; }
   const ByteSource& source() const noexcept { return *source_; }
-  // The container's dictionary, or null. Loaded when first needed; throws kCorrupt.
+  // The container's dictionary, or null. Digested when first needed; throws kCorrupt.
   const Dictionary* dictionary() const;
 
  private:
-  std::unique_ptr<Dictionary> load_dictionary() const;
-
   std::shared_ptr<const ByteSource> source_;
   Header header_;
   Tail tail_;

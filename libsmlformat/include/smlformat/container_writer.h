@@ -59,6 +59,7 @@ class ContainerWriter {
   std::uint64_t offset_ = 0;
   std::uint64_t stored_bytes_ = 0;
   bool all_plain_ = true;
+  Bytes dictionary_;
   bool sealed_ = false;
   std::vector<BlockRow> rows_;
   std::vector<std::uint64_t> block_offsets_;

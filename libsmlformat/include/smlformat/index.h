@@ -39,7 +39,7 @@ struct NumberRange {
 // Bytes that each part of the index takes.
 struct IndexBytes {
   std::uint64_t places = 0, raw_sizes = 0, names = 0, key_table = 0, ranks = 0, samples = 0,
-                blocks = 0;
+                blocks = 0, dictionary = 0;
   std::uint64_t total = 0;
 };
 
@@ -58,6 +58,9 @@ class Index {
   std::uint64_t blocks() const noexcept { return counts_.blocks; }
   const FooterHeader& counts() const noexcept { return counts_; }
   IndexBytes bytes() const noexcept { return bytes_; }
+
+  // The container's dictionary; empty where it has none.
+  ByteView dictionary() const noexcept;
 
   // --- names
 

@@ -144,6 +144,8 @@ enum class SectionId : std::uint32_t {
   kNumberToRank = 11,
   kNameSamples = 12,  // bit vector in name order: a sample starts here; grouping only
   kPackSamples = 13,  // the same in pack order
+  kHeader = 14,       // the container's header, again
+  kDictionary = 15,   // the container's dictionary, again; present where block 0 is one
 };
 
 struct FooterHeader {
@@ -156,7 +158,6 @@ struct FooterHeader {
   std::uint64_t raw_bytes = 0;     // sum of the records' sizes
   std::uint64_t stored_bytes = 0;  // sum of their stored sizes
   std::uint64_t key_bytes = 0;     // sum of the keys' sizes
-  std::uint64_t header_hash = 0;   // XXH3-64 of the header: the container id covers it too
 
   void encode(std::byte* to) const noexcept;
   static FooterHeader decode(const std::byte* from) noexcept;
