@@ -27,7 +27,7 @@ class Index:
 
     @staticmethod
     def _read_header(data):
-        check(data[:8] == b"\x89SML\r\n\x1a\n", "not a container")
+        check(data[:8] == b"\x89SML\r\n\x1a\n" and len(data) >= 128, "not a container")
         check(len(data) >= 192, "shorter than header and tail", "truncated")
         names = "magic version header_bytes incompatible compatible seed block_bytes piece_bytes align part parts"
         h = unpack("8sIIQQQIIIIIBB62sI", names + " order grouping reserved crc32c", data)
