@@ -58,6 +58,7 @@ def read_frames(data):
         check(f.payload or not (under_way or f.flags), "a piece of no bytes")
         content += f.payload
         check(len(content) <= f.record_bytes, "a record longer than it says")
+        check(not f.flags or len(content) < f.record_bytes, "a whole record that continues")
         under_way = f if f.flags else None
         if not under_way:
             check(len(content) == f.record_bytes, "a record shorter than it says")
