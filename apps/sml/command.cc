@@ -10,13 +10,14 @@
 namespace sml {
 namespace {
 
-constexpr std::array<CommandInfo, 8> kCommands = {{
+constexpr std::array<CommandInfo, 9> kCommands = {{
     {"pack", "merge files into a container", make_pack_command},
     {"ls", "list keys, in name order", make_ls_command},
     {"info", "counts, sizes and containers of a data set", make_info_command},
     {"shuffle", "keys in the random order of an epoch", make_shuffle_command},
     {"cat", "records, one after another, as tar, as frames or as files", make_cat_command},
     {"verify", "check every checksum", make_verify_command},
+    {"recover", "what is intact of a damaged container", make_recover_command},
     {"help", "help for a command", make_help_command},
     {"version", "versions of sml, its formats and its libraries", make_version_command},
 }};

@@ -223,6 +223,14 @@ Encoded Encoder::encode(ByteView raw) {
 
 // ---- Decoder
 
+std::optional<std::uint64_t> raw_bytes_of(Codec codec, ByteView stored) noexcept {
+  if (codec == Codec::kStored) return stored.size();
+  if (codec != Codec::kZstd && codec != Codec::kZstdDictionary) return std::nullopt;
+  const unsigned long long bytes = ZSTD_getFrameContentSize(stored.data(), stored.size());
+  if (bytes == ZSTD_CONTENTSIZE_ERROR || bytes == ZSTD_CONTENTSIZE_UNKNOWN) return std::nullopt;
+  return bytes;
+}
+
 struct Decoder::State {
   std::unique_ptr<ZSTD_DCtx, FreeDCtx> context;
 };

@@ -45,15 +45,17 @@ struct ContainerReader::LazyDictionary {
 
 ContainerReader::~ContainerReader() = default;
 
-ContainerReader::ContainerReader(std::shared_ptr<const ByteSource> source)
+ContainerReader::ContainerReader(std::shared_ptr<const ByteSource> source, HeaderFrom header_from)
     : source_(std::move(source)), dictionary_(std::make_unique<LazyDictionary>()) {
   const std::uint64_t size = source_->size();
   if (size < Header::kBytes) {
     throw Error(ErrorCode::kTruncated, fmt::format("not a container: only {} bytes long", size));
   }
-  std::byte header[Header::kBytes];
-  source_->read(0, header);
-  header_ = Header::decode(header);
+  if (header_from == HeaderFrom::kFront) {
+    std::byte header[Header::kBytes];
+    source_->read(0, header);
+    header_ = Header::decode(header);
+  }
   if (size < Header::kBytes + Tail::kBytes) {
     throw Error(ErrorCode::kTruncated,
                 fmt::format("the container was cut short ({} bytes are left)", size));
@@ -70,7 +72,7 @@ ContainerReader::ContainerReader(std::shared_ptr<const ByteSource> source)
     throw Error(ErrorCode::kCorrupt, "header and tail differ in version");
   if (tail_.footer_offset % kFooterAlign != 0 || tail_.footer_bytes % kSectionAlign != 0 ||
       tail_.footer_offset > footer_end || tail_.footer_bytes != footer_end - tail_.footer_offset ||
-      tail_.footer_offset < header_.header_bytes) {
+      tail_.footer_offset < Header::kBytes) {
     throw Error(ErrorCode::kCorrupt, "the tail gives a footer out of bounds");
   }
   footer_ = std::make_shared<FooterBytes>(*source_, tail_.footer_offset, tail_.footer_bytes);
@@ -79,6 +81,7 @@ ContainerReader::ContainerReader(std::shared_ptr<const ByteSource> source)
                 fmt::format("footer: checksum mismatch (stored {}, computed {})", tail_.id.hex(),
                             id.hex()));
   }
+  if (header_from == HeaderFrom::kFooter) header_ = header_in_footer(footer_->view);
   index_ = std::make_unique<Index>(footer_->view, header_, tail_.footer_offset);
 }
 

@@ -71,6 +71,14 @@ class Sections {
 
 }  // namespace
 
+Header header_in_footer(ByteView footer) {
+  if (footer.size() < FooterHeader::kBytes) corrupt("footer is too short");
+  const Sections sections(footer, FooterHeader::decode(footer.data()).sections);
+  const ByteView header = sections.get(SectionId::kHeader);
+  if (header.size() != Header::kBytes) corrupt("the copy of the header has a wrong size");
+  return Header::decode(header);
+}
+
 struct Index::Parts {
   std::uint64_t blocks_end = 0;
   const std::byte* block_offsets = nullptr;

@@ -214,6 +214,11 @@ BlockHeader BlockHeader::decode(ByteView block) {
   return h;
 }
 
+std::uint32_t BlockHeader::unchecked_block_bytes(ByteView front) noexcept {
+  if (as_text(front.first(kBlockMagic.size())) != kBlockMagic) return 0;
+  return load<std::uint32_t>(front.data() + 24);
+}
+
 // --- SlotPrefix
 
 void SlotPrefix::encode(std::byte* to) const noexcept {

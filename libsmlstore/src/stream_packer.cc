@@ -7,12 +7,12 @@
 #include <fmt/format.h>
 
 #include "block_assembler.h"
-#include "name_sort.h"
 #include "ordered_tasks.h"
 #include "pack_encoding.h"
 #include "pack_plan.h"
 #include "pack_shared.h"
 #include "quote.h"
+#include "seen_keys.h"
 #include "smlformat/checksum.h"
 #include "smlformat/key.h"
 #include "smlstore/packer.h"
@@ -20,61 +20,6 @@
 
 namespace sml {
 namespace {
-
-// The keys of a stream by number, and which of them (or of their stems) have been seen.
-class StreamKeys final : public NameList {
- public:
-  explicit StreamKeys(std::pmr::memory_resource* memory)
-      : text_(memory), ends_(memory), by_name_(memory), table_(memory) {}
-
-  std::uint64_t size() const override { return ends_.size(); }
-  std::string_view key(std::uint64_t rank) const override { return key_of(by_name_[rank]); }
-  std::uint64_t number(std::uint64_t rank) const override { return by_name_[rank]; }
-
-  std::string_view key_of(std::uint32_t number) const {
-    const std::uint64_t begin = number == 0 ? 0 : ends_[number - 1];
-    return {text_.data() + begin, ends_[number] - begin};
-  }
-
-  // False where the key is there already.
-  bool add(std::string_view key) {
-    if (2 * (ends_.size() + 1) > table_.size()) grow();
-    std::uint32_t* place = find(key);
-    if (*place != 0) return false;
-    text_.insert(text_.end(), key.begin(), key.end());
-    ends_.push_back(text_.size());
-    *place = static_cast<std::uint32_t>(ends_.size());
-    return true;
-  }
-
-  // After the last add().
-  void sort() {
-    table_.clear();
-    table_.shrink_to_fit();
-    by_name_.resize(ends_.size());
-    for (std::uint32_t i = 0; i < by_name_.size(); ++i) by_name_[i] = i;
-    sort_by_name(by_name_, [this](std::uint32_t i) { return key_of(i); });
-  }
-
- private:
-  // The key's place in the table: its number plus one, or zero where it is free. Linear probing.
-  std::uint32_t* find(std::string_view key) {
-    const std::size_t mask = table_.size() - 1;
-    for (std::size_t i = key_hash(key) & mask;; i = (i + 1) & mask) {
-      if (table_[i] == 0 || key_of(table_[i] - 1) == key) return &table_[i];
-    }
-  }
-
-  void grow() {
-    table_.assign(std::max<std::size_t>(1024, 2 * table_.size()), 0);
-    for (std::uint32_t i = 0; i < ends_.size(); ++i) *find(key_of(i)) = i + 1;
-  }
-
-  std::pmr::vector<char> text_;
-  std::pmr::vector<std::uint64_t> ends_;
-  std::pmr::vector<std::uint32_t> by_name_;
-  std::pmr::vector<std::uint32_t> table_;
-};
 
 // A batch of records as they were read, with the keys it refers to.
 struct StreamBatch {
@@ -121,8 +66,8 @@ class StreamPacker {
   Workers workers_;
   ContainerWriter writer_;
   InFlight limits_;
-  StreamKeys keys_;
-  StreamKeys stems_;
+  SeenKeys keys_;
+  SeenKeys stems_;
   std::string open_stem_;
   std::vector<bool> sample_starts_;
   PackProgress progress_;

@@ -15,23 +15,6 @@ namespace {
 
 [[noreturn]] void corrupt(const std::string& what) { throw Error(ErrorCode::kCorrupt, what); }
 
-// Bytes of a source, in place where they can be had so.
-class SourceBytes {
- public:
-  SourceBytes(const ByteSource& source, std::uint64_t offset, std::uint64_t bytes)
-      : view_(source.view(offset, bytes)) {
-    if (view_.size() == bytes) return;
-    copy_.resize(bytes);
-    source.read(offset, copy_);
-    view_ = copy_;
-  }
-  ByteView operator*() const noexcept { return view_; }
-
- private:
-  Bytes copy_;
-  ByteView view_;
-};
-
 // What surrounds the blocks: paddings, footer, names.
 BlockReport verify_frame(const ContainerReader& reader) {
   BlockReport report;

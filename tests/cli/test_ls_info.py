@@ -139,7 +139,7 @@ class Help(SmlTest):
     def test_unknown_commands_and_options(self):
         self.fails(2, "'pack'", "pakc")
         self.fails(2, "unknown command", "frobnicate")
-        self.fails(2, "unknown command", "recover")
+        self.fails(2, "unknown command", "serve")
         for command in COMMANDS[:-2]:
             self.fails(2, "--frobnicate", command, "--frobnicate")
         self.fails(2, "", "help", "frobnicate")

@@ -65,6 +65,32 @@ class ByteSource {
   }
 };
 
+// A range of a source's bytes, in place where the source has a mapping, else read. Keeps the source
+// by reference only.
+class SourceBytes {
+ public:
+  SourceBytes() = default;
+  // Throws as ByteSource::read().
+  SourceBytes(const ByteSource& source, std::uint64_t offset, std::uint64_t bytes)
+      : view_(source.view(offset, bytes)) {
+    if (view_.size() == bytes) return;
+    copy_.resize(bytes);
+    source.read(offset, copy_);
+    view_ = copy_;
+  }
+  SourceBytes(SourceBytes&&) noexcept = default;  // a moved vector keeps its bytes in place
+  SourceBytes& operator=(SourceBytes&&) noexcept = default;
+  SourceBytes(const SourceBytes&) = delete;
+  SourceBytes& operator=(const SourceBytes&) = delete;
+  ~SourceBytes() = default;
+
+  ByteView operator*() const noexcept { return view_; }
+
+ private:
+  Bytes copy_;
+  ByteView view_;
+};
+
 // Where a container's bytes go, in order. Used by one thread. Throws kIo.
 class ByteSink {
  public:

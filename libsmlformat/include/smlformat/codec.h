@@ -48,6 +48,9 @@ class Dictionary {
   std::unique_ptr<State> state_;
 };
 
+// The raw size of a record from its stored bytes alone; nothing where they do not tell.
+std::optional<std::uint64_t> raw_bytes_of(Codec codec, ByteView stored) noexcept;
+
 // What an encoder did with a record.
 struct Encoded {
   Codec codec = Codec::kStored;

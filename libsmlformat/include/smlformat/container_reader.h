@@ -15,9 +15,14 @@ namespace sml {
 // Immutable after construction: every const function may be called by any number of threads.
 class ContainerReader {
  public:
+  // Where the header is taken from: the front of the container, which must agree with the footer's
+  // copy of it; or that copy alone, for a container whose front is damaged.
+  enum class HeaderFrom : std::uint8_t { kFront, kFooter };
+
   // Reads header, tail and footer and checks them. Throws kTruncated, kCorrupt, kUnsupported; kIo
   // from the source.
-  explicit ContainerReader(std::shared_ptr<const ByteSource> source);
+  explicit ContainerReader(std::shared_ptr<const ByteSource> source,
+                           HeaderFrom header_from = HeaderFrom::kFront);
   ~ContainerReader();
 
   const Header& header() const noexcept { return header_; }

@@ -43,6 +43,10 @@ struct IndexBytes {
   std::uint64_t total = 0;
 };
 
+// The container's header from the copy in a footer that has been checked against its checksum.
+// Throws kCorrupt, kUnsupported.
+Header header_in_footer(ByteView footer);
+
 class Index {
  public:
   // `footer` (64-byte aligned) has been checked against its checksum; `blocks_end` is where it

@@ -96,6 +96,9 @@ struct BlockHeader {
   // `block` starts at the magic and holds at least the header and the stored table. Throws
   // kTruncated, kCorrupt.
   static BlockHeader decode(ByteView block);
+  // The size that the first kBytes bytes of a block give; nothing is checked. 0 where the magic is
+  // not there.
+  static std::uint32_t unchecked_block_bytes(ByteView front) noexcept;
 };
 
 // In front of every record's stored bytes. The CRC32C runs over the stored bytes, then over bytes 4
