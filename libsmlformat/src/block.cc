@@ -153,9 +153,11 @@ BlockTable BlockTable::decode(ByteView block) {
   Bytes raw;
   if (h.table_codec == Codec::kZstd) {
     raw.resize(h.table_raw_bytes);
-    const std::size_t bytes = ZSTD_decompress(raw.data(), raw.size(), table.data(), table.size());
-    if (ZSTD_isError(bytes) != 0U || bytes != raw.size())
-      corrupt("the record table does not decompress");
+    try {
+      Decoder::local().decode(Codec::kZstd, table, nullptr, raw);
+    } catch (const Error& error) {
+      throw error.within("record table");
+    }
     table = raw;
   }
   t.key_ends_.reserve(h.slots);

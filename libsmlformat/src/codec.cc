@@ -259,6 +259,11 @@ void Decoder::decode(Codec codec, ByteView stored, const Dictionary* dictionary,
   const bool with_dictionary = codec == Codec::kZstdDictionary;
   if (with_dictionary && dictionary == nullptr)
     corrupt("the record needs a dictionary, and the container has none");
+  // A frame's descriptor follows its magic of 4 bytes: bit 2 tells of a checksum, bits 0 and 1 of a
+  // dictionary id.
+  constexpr std::size_t kDescriptor = 4;
+  if (stored.size() > kDescriptor && (stored[kDescriptor] & std::byte{7}) != std::byte{0})
+    corrupt("the compressed record has a checksum or a dictionary id");
   // zstd would take several frames, and frames to be skipped, as one.
   if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != raw.size()) {
     corrupt("the compressed record does not hold the size that the index gives");

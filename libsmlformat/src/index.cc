@@ -150,6 +150,14 @@ Index::Index(ByteView footer, const Header& header, std::uint64_t footer_offset)
   p.key_table =
       KeyTable(sections.get(SectionId::kKeyBuckets), sections.get(SectionId::kKeyTable), n);
 
+  const auto belong = [&sections](SectionId a, SectionId b, bool wanted) {
+    if (sections.has(a) != wanted || sections.has(b) != wanted) {
+      corrupt(fmt::format("sections {} and {} are {}", static_cast<std::uint32_t>(a),
+                          static_cast<std::uint32_t>(b), wanted ? "missing" : "needless"));
+    }
+  };
+  belong(SectionId::kRankToNumber, SectionId::kNumberToRank, header.order == PackOrder::kInput);
+  belong(SectionId::kNameSamples, SectionId::kPackSamples, header.grouping == Grouping::kStem);
   if (header.order == PackOrder::kInput) {
     const unsigned bits = number_bits(n);
     p.rank_to_number = PackedInts(sections.get(SectionId::kRankToNumber), n, bits);

@@ -80,7 +80,7 @@ void RecordBatch::encode(Encoder& encoder) {
     if (arena_offsets[i] != kInRaw)
       e.stored = ByteView(arena_).subspan(arena_offsets[i], e.stored.size());
   }
-  if (!raw_needed) raw_ = Bytes();
+  if (!raw_needed) raw_ = Buffer();
 }
 
 bool DictionaryTrainer::wants_more() const noexcept {

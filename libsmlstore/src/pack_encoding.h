@@ -68,8 +68,8 @@ class RecordBatch {
 
  private:
   std::vector<Item> items_;
-  Bytes raw_;
-  Bytes arena_;
+  Buffer raw_;
+  Buffer arena_;
 };
 
 // Learns from records in pack order whether a dictionary pays, and trains it.

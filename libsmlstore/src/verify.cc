@@ -71,6 +71,11 @@ BlockReport verify_frame(const ContainerReader& reader) {
       if (at.rank() > 0 && compare_names(previous, at.key()) >= 0) {
         corrupt(fmt::format("names: {} does not come after {}", quote(at.key()), quote(previous)));
       }
+      const std::uint64_t number = index.number_of(at.rank());
+      if (index.rank_of(number) != at.rank()) {
+        corrupt(fmt::format("names: rank {} leads to number {}, which leads to rank {}", at.rank(),
+                            number, index.rank_of(number)));
+      }
       previous.assign(at.key());
       key_bytes += at.key().size();
     }

@@ -307,6 +307,27 @@ TEST_CASE("decoding gives exactly the record's size, or an error") {
   CHECK(code_of(Codec::kZstd, skipped, nullptr, 2000) == kCorrupt);
 }
 
+TEST_CASE("frames with a checksum are refused: whoever writes one does not write this format") {
+  // "hello" as one raw block; with zstd's own checksum, the low 32 bits of XXH64, behind it.
+  const auto bytes = [](std::initializer_list<int> values) {
+    Bytes out;
+    for (const int value : values) out.push_back(static_cast<std::byte>(value));
+    return out;
+  };
+  const Bytes plain = bytes({0x28, 0xb5, 0x2f, 0xfd, 0x20, 5, 0x29, 0, 0, 'h', 'e', 'l', 'l', 'o'});
+  CHECK(decoded(Codec::kZstd, plain, nullptr, 5) == "hello");
+  Bytes with_checksum = plain;
+  with_checksum[4] = std::byte{0x24};
+  for (const int byte : {0x0f, 0x86, 0xf4, 0xa3})
+    with_checksum.push_back(static_cast<std::byte>(byte));
+  CHECK(code_of(Codec::kZstd, with_checksum, nullptr, 5) == sml::ErrorCode::kCorrupt);
+  // A dictionary id of 0 in one byte.
+  Bytes with_id = plain;
+  with_id[4] = std::byte{0x21};
+  with_id.insert(with_id.begin() + 5, std::byte{0});
+  CHECK(code_of(Codec::kZstd, with_id, nullptr, 5) == sml::ErrorCode::kCorrupt);
+}
+
 TEST_CASE("unknown codecs and missing dictionaries are told") {
   CHECK(code_of(static_cast<Codec>(3), as_bytes("abc"), nullptr, 3) ==
         sml::ErrorCode::kUnsupported);

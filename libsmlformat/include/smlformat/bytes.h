@@ -6,8 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <span>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace sml {
@@ -15,6 +19,24 @@ namespace sml {
 using Bytes = std::vector<std::byte>;
 using ByteView = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
+
+// Memory to be filled by whoever asked for it: growing does not write zeros first.
+template <class T>
+struct Uninitialized : std::allocator<T> {
+  template <class U>
+  struct rebind {
+    using other = Uninitialized<U>;
+  };
+  template <class U>
+  void construct(U* p) noexcept(std::is_nothrow_default_constructible_v<U>) {
+    ::new (static_cast<void*>(p)) U;
+  }
+  template <class U, class... Arguments>
+  void construct(U* p, Arguments&&... arguments) {
+    ::new (static_cast<void*>(p)) U(std::forward<Arguments>(arguments)...);
+  }
+};
+using Buffer = std::vector<std::byte, Uninitialized<std::byte>>;
 
 inline ByteView as_bytes(std::string_view text) noexcept {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
@@ -87,7 +109,7 @@ class SourceBytes {
   ByteView operator*() const noexcept { return view_; }
 
  private:
-  Bytes copy_;
+  Buffer copy_;
   ByteView view_;
 };
 
