@@ -9,8 +9,8 @@ namespace sml {
 namespace {
 
 constexpr std::uint64_t kTrainingLook = 16U << 20;   // raw bytes looked at, at most
-constexpr std::uint64_t kTrainingSample = 8U << 20;  // compressible bytes trained on, at most
-constexpr std::size_t kMaxTrainingRecordBytes = 64U << 10;  // of one record
+constexpr std::uint64_t kTrainingSample = 4U << 20;  // compressible bytes trained on, at most
+constexpr std::size_t kMaxTrainingRecordBytes = 16U << 10;  // of one record
 constexpr std::size_t kMaxDictionary = 110U << 10;
 constexpr std::size_t kMinTrainingBytes = 128U << 10;
 constexpr std::size_t kMinTrainingRecords = 64;

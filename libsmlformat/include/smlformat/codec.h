@@ -36,7 +36,7 @@ class Dictionary {
 
   // Trains on `samples`, laid end to end in `data`, giving at most `max_bytes`; nothing where
   // training fails or where there is too little to learn from. Deterministic for one version of
-  // libzstd. Some 100 ms for 10 MiB.
+  // libzstd. Some 10 ms per MiB.
   static std::optional<Bytes> train(ByteView data, const std::vector<std::size_t>& sample_bytes,
                                     std::size_t max_bytes);
 
