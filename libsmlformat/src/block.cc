@@ -145,9 +145,15 @@ SealedBlock build_dictionary_block(const Header& header, std::uint64_t number,
 BlockTable BlockTable::decode(ByteView block) {
   const auto corrupt = [](const char* what) { throw Error(ErrorCode::kCorrupt, what); };
   BlockTable t;
-  t.header_ = BlockHeader::decode(block);
+  try {
+    t.header_ = BlockHeader::decode(block);
+  } catch (const Error& e) {
+    // All of the block is here: nothing is still to come, a length is wrong.
+    if (e.code() == ErrorCode::kTruncated) corrupt(e.what());
+    throw;
+  }
   const BlockHeader& h = t.header_;
-  if (h.block_bytes > block.size()) throw Error(ErrorCode::kTruncated, "the block is cut short");
+  if (h.block_bytes > block.size()) corrupt("block header: the block is larger than its place");
 
   ByteView table = block.subspan(BlockHeader::kBytes, h.table_stored_bytes);
   Bytes raw;

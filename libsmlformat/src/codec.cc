@@ -31,6 +31,8 @@ constexpr std::size_t kMinDictionaryBytes = 256;
 // Automatic compression must gain this much: raw size / kMinGain.
 constexpr std::size_t kMinGain = 32;
 
+constexpr std::string_view kZstdMagic = "\x28\xb5\x2f\xfd";  // a frame begins so
+
 // Statistics of bytes: in how many places, and how many bytes in each.
 constexpr std::size_t kSamples = 4;
 constexpr std::size_t kSampleBytes = 1024;
@@ -257,17 +259,19 @@ void Decoder::decode(Codec codec, ByteView stored, const Dictionary* dictionary,
     case Codec::kZstdDictionary:
       break;
     default:
-      throw Error(ErrorCode::kUnsupported,
-                  "unknown codec " + std::to_string(static_cast<unsigned>(codec)));
+      // A new codec would come with a feature bit.
+      corrupt("unknown codec " + std::to_string(static_cast<unsigned>(codec)));
   }
   const bool with_dictionary = codec == Codec::kZstdDictionary;
   if (with_dictionary && dictionary == nullptr)
     corrupt("the record needs a dictionary, and the container has none");
-  // A frame's descriptor follows its magic of 4 bytes: bit 2 tells of a checksum, bits 0 and 1 of a
-  // dictionary id.
-  constexpr std::size_t kDescriptor = 4;
-  if (stored.size() > kDescriptor && (stored[kDescriptor] & std::byte{7}) != std::byte{0})
+  // zstd would take frames of its old versions, too.
+  if (!as_text(stored).starts_with(kZstdMagic)) corrupt("the compressed record is no zstd frame");
+  // The descriptor follows: bit 2 tells of a checksum, bits 0 and 1 of a dictionary id.
+  if (stored.size() > kZstdMagic.size() &&
+      (stored[kZstdMagic.size()] & std::byte{7}) != std::byte{0}) {
     corrupt("the compressed record has a checksum or a dictionary id");
+  }
   // zstd would take several frames, and frames to be skipped, as one.
   if (ZSTD_getFrameContentSize(stored.data(), stored.size()) != raw.size()) {
     corrupt("the compressed record does not hold the size that the index gives");

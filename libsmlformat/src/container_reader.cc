@@ -49,7 +49,7 @@ ContainerReader::ContainerReader(std::shared_ptr<const ByteSource> source, Heade
     : source_(std::move(source)), dictionary_(std::make_unique<LazyDictionary>()) {
   const std::uint64_t size = source_->size();
   if (size < Header::kBytes) {
-    throw Error(ErrorCode::kTruncated, fmt::format("not a container: only {} bytes long", size));
+    throw Error(ErrorCode::kCorrupt, fmt::format("not a container: only {} bytes long", size));
   }
   if (header_from == HeaderFrom::kFront) {
     std::byte header[Header::kBytes];
@@ -137,7 +137,7 @@ VerifiedSlot verify_slot(ByteView slot, std::uint64_t expected_key_hash) {
 }
 
 VerifiedSlot verify_piece(ByteView block, std::uint64_t block_number, std::uint64_t piece,
-                          std::uint64_t record_bytes) {
+                          std::uint64_t record_bytes, std::string_view key) {
   const BlockTable table = BlockTable::decode(block);
   const BlockHeader& h = table.header();
   const BlockKind kind = piece == 0 ? BlockKind::kFirstPiece : BlockKind::kNextPiece;
@@ -147,7 +147,7 @@ VerifiedSlot verify_piece(ByteView block, std::uint64_t block_number, std::uint6
                 fmt::format("block {} is not piece {} of the record", block_number, piece));
   }
   return verify_slot(block.subspan(table.slot_begin(0), table.slot_end(0) - table.slot_begin(0)),
-                     key_hash(table.key(0)));
+                     key_hash(key));
 }
 
 }  // namespace sml

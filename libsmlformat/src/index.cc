@@ -143,9 +143,17 @@ Index::Index(ByteView footer, const Header& header, std::uint64_t footer_offset)
   if (p.name_page_ends.size() != (n + kNamePageKeys - 1) / kNamePageKeys) {
     corrupt("the number of name pages is wrong");
   }
+  const std::uint64_t pages = p.name_page_ends.size();
+  if (p.name_pages.size() != (pages == 0 ? 0 : p.name_page_ends[pages - 1]))
+    corrupt("the last name page does not end with its section");
   if (sections.has(SectionId::kNameDictionary)) {
     const ByteView bytes = sections.get(SectionId::kNameDictionary);
-    p.name_dictionary = std::make_unique<Dictionary>(Bytes(bytes.begin(), bytes.end()), 0);
+    if (bytes.size() > kMaxDictionaryBytes) corrupt("the name dictionary is too large");
+    try {
+      p.name_dictionary = std::make_unique<Dictionary>(Bytes(bytes.begin(), bytes.end()), 0);
+    } catch (const Error& e) {
+      throw e.within("index: name dictionary");
+    }
   }
   p.key_table =
       KeyTable(sections.get(SectionId::kKeyBuckets), sections.get(SectionId::kKeyTable), n);
@@ -363,6 +371,10 @@ NumberRange Index::sample(std::uint64_t sample) const noexcept {
 std::uint64_t Index::sample_of(std::uint64_t number) const noexcept {
   if (header_.grouping == Grouping::kNone) return number;
   return parts_->pack_samples.rank(number + 1) - 1;
+}
+
+bool Index::starts_sample(std::uint64_t rank) const noexcept {
+  return header_.grouping == Grouping::kNone || parts_->name_samples[rank];
 }
 
 // --- places and sizes

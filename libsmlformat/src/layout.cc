@@ -9,6 +9,9 @@
 namespace sml {
 namespace {
 
+// What pack and cat speak through pipes (frames.h): taken for a container by mistake, now and then.
+constexpr std::string_view kFramesMagicStart = "\x89SMLF";
+
 [[noreturn]] void corrupt(const std::string& what) { throw Error(ErrorCode::kCorrupt, what); }
 
 void check_crc(std::string_view what, std::uint32_t stored, std::uint32_t computed) {
@@ -80,12 +83,13 @@ std::array<std::byte, Header::kBytes> Header::encode() const {
 }
 
 Header Header::decode(ByteView bytes) {
-  if (as_text(bytes.first(kHeaderMagic.size())) != kHeaderMagic) {
-    if (as_text(bytes.subspan(1, 3)) == "SML") {
-      throw Error(ErrorCode::kCorrupt,
-                  "the first bytes of the container were changed by a text-mode transfer");
-    }
-    throw Error(ErrorCode::kCorrupt, "not an SML container (the first bytes are wrong)");
+  const std::string_view magic = as_text(bytes.first(kHeaderMagic.size()));
+  if (magic != kHeaderMagic) {
+    if (magic.starts_with(kFramesMagicStart))
+      corrupt("not an SML container, but a framed record stream");
+    if (magic.substr(1, 3) == "SML")
+      corrupt("the first bytes of the container were changed by a text-mode transfer");
+    corrupt("not an SML container (the first bytes are wrong)");
   }
   // The version comes before the checksum: a newer version may keep its checksum elsewhere.
   Header h;

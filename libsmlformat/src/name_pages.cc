@@ -59,7 +59,7 @@ void decode_name_page(ByteView page, std::uint32_t count, std::string& keys, std
     text += lengths[2][i];
     ends[i] = static_cast<std::uint32_t>(total);
   }
-  if (text != page.size()) corrupt();
+  if (text != page.size() || as_text(page).find('\0') != std::string_view::npos) corrupt();
   keys.resize(total);
   char* out = keys.data();
   const char* middle = as_text(page).data();

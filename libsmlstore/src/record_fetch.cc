@@ -213,7 +213,9 @@ FetchedPiece fetch_piece(const Dataset& dataset, std::uint64_t number, std::uint
   bool mapped = false;
   const ByteView block = bytes_at(
       reader.source(), begin, index.block_offset(number_of_block + 1) - begin, *out.arena, mapped);
-  const VerifiedSlot slot = verify_piece(block, number_of_block, piece, record_bytes);
+  std::string key;
+  index.key_of(local, key);
+  const VerifiedSlot slot = verify_piece(block, number_of_block, piece, record_bytes, key);
   const Dictionary* dictionary =
       slot.codec == Codec::kZstdDictionary ? reader.dictionary() : nullptr;
   out.bytes = decoded(slot, std::min(piece_bytes, record_bytes - offset), dictionary, *out.arena,

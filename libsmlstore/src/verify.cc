@@ -71,6 +71,11 @@ BlockReport verify_frame(const ContainerReader& reader) {
       if (at.rank() > 0 && compare_names(previous, at.key()) >= 0) {
         corrupt(fmt::format("names: {} does not come after {}", quote(at.key()), quote(previous)));
       }
+      if (reader.header().grouping == Grouping::kStem && at.rank() > 0 &&
+          index.starts_sample(at.rank()) != (key_stem(previous) != key_stem(at.key()))) {
+        corrupt(
+            fmt::format("names: the stem of {} contradicts the sample bounds", quote(at.key())));
+      }
       const std::uint64_t number = index.number_of(at.rank());
       if (index.rank_of(number) != at.rank()) {
         corrupt(fmt::format("names: rank {} leads to number {}, which leads to rank {}", at.rank(),

@@ -125,6 +125,7 @@ class BlockVerifier {
           [&] {
             const VerifiedSlot verified = verify_slot(slot, 0);
             check_padding(slot, verified);
+            if (verified.codec != Codec::kStored) corrupt("it is not stored as it is");
             if (!std::ranges::equal(verified.stored, index_.dictionary()))
               corrupt("it is not the dictionary of the footer");
           },

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import sml_order
 from sml_hash import crc32c, xxh3_64, xxh3_128
 from sml_index import Index
-from sml_parts import Refused, check, check_key, unpack, varints, zstd
+from sml_parts import Refused, check, check_key, stem, unpack, varints, zstd
 
 
 class Container(Index):
@@ -93,6 +93,9 @@ class Container(Index):
         stored = sum(self.check_block(i) for i in range(len(self.rows)))
         f, sums = self.footer, (sum(self.sizes), stored, sum(map(len, self.names)))
         check((f.raw_bytes, f.stored_bytes, f.key_bytes) == sums, f"footer: sums that are not {sums}")
+        check(self.tail.footer_crc32c == crc32c(self.data[self.tail.footer_offset : len(self.data) - 64]), "footer_crc32c")
+        part, parts = self.header.part, self.header.parts
+        check(all(xxh3_64(stem(key)) % parts == part - 1 for key in self.names if parts), "a record of another part")
         end = self.rows[-1].end if self.rows else self.header.header_bytes
         check(not any(self.data[128 : self.header.header_bytes]), "padding behind the header that is not zero")
         check(not any(self.data[end : self.tail.footer_offset]), "padding before the footer that is not zero")

@@ -32,7 +32,7 @@ inline std::string read_record(const ContainerReader& reader, ByteView container
     const std::uint64_t begin = index.block_offset(place.block + piece);
     const ByteView block =
         container.subspan(begin, index.block_offset(place.block + piece + 1) - begin);
-    const VerifiedSlot slot = verify_piece(block, place.block + piece, piece, raw.size());
+    const VerifiedSlot slot = verify_piece(block, place.block + piece, piece, raw.size(), key);
     const std::uint64_t offset = piece * reader.header().piece_bytes;
     const std::uint64_t bytes =
         std::min<std::uint64_t>(reader.header().piece_bytes, raw.size() - offset);

@@ -329,8 +329,7 @@ TEST_CASE("frames with a checksum are refused: whoever writes one does not write
 }
 
 TEST_CASE("unknown codecs and missing dictionaries are told") {
-  CHECK(code_of(static_cast<Codec>(3), as_bytes("abc"), nullptr, 3) ==
-        sml::ErrorCode::kUnsupported);
+  CHECK(code_of(static_cast<Codec>(3), as_bytes("abc"), nullptr, 3) == sml::ErrorCode::kCorrupt);
   CHECK(code_of(Codec::kZstdDictionary, as_bytes("abc"), nullptr, 3) == sml::ErrorCode::kCorrupt);
   // A frame that was made with a dictionary does not decode to its record without.
   const std::shared_ptr<const Dictionary> dictionary = trained_dictionary();

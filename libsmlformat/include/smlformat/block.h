@@ -65,7 +65,7 @@ std::uint64_t block_overhead(std::uint32_t align) noexcept;
 // The record table of a block, decoded and checked against the block's size.
 class BlockTable {
  public:
-  // `block` is a whole block. Throws kCorrupt, kTruncated.
+  // `block` is a whole block. Throws kCorrupt.
   static BlockTable decode(ByteView block);
 
   const BlockHeader& header() const noexcept { return header_; }

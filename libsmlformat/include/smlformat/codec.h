@@ -88,8 +88,8 @@ class Decoder {
   ~Decoder();
 
   // Fills `raw`, whose size is the record's raw size. Throws kCorrupt where `stored` does not
-  // decode to exactly that many bytes, kUnsupported for an unknown codec; kCorrupt where a
-  // dictionary is needed and `dictionary` is null.
+  // decode to exactly that many bytes, for an unknown codec, and where a dictionary is needed and
+  // `dictionary` is null.
   void decode(Codec codec, ByteView stored, const Dictionary* dictionary, MutableBytes raw);
 
   // This thread's decoder.

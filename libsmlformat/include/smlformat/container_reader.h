@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "smlformat/bytes.h"
 #include "smlformat/checksum.h"
@@ -58,8 +59,9 @@ VerifiedSlot verify_slot(ByteView slot, std::uint64_t expected_key_hash);
 // The same without an expected key: for records asked for by number.
 VerifiedSlot verify_slot(ByteView slot);
 
-// Checks one piece of a record: block header, table, slot; `piece` counts from 0. Throws kCorrupt.
+// Checks one piece of the record `key`: block header, table, slot; `piece` counts from 0. Throws
+// kCorrupt.
 VerifiedSlot verify_piece(ByteView block, std::uint64_t block_number, std::uint64_t piece,
-                          std::uint64_t record_bytes);
+                          std::uint64_t record_bytes, std::string_view key);
 
 }  // namespace sml

@@ -104,6 +104,8 @@ class Index {
   // --- samples, in pack order
   NumberRange sample(std::uint64_t sample) const noexcept;
   std::uint64_t sample_of(std::uint64_t number) const noexcept;
+  // Whether a sample starts at this rank, by the bounds in name order.
+  bool starts_sample(std::uint64_t rank) const noexcept;
 
   // --- places and sizes. Checked against the block and piece sizes: at most header.piece_bytes
   // where pieces is 1.
