@@ -27,11 +27,6 @@ std::uint32_t crc32c(ByteView bytes, std::uint32_t previous) noexcept {
 
 std::uint64_t xxh3_64(ByteView bytes) noexcept { return XXH3_64bits(bytes.data(), bytes.size()); }
 
-Hash128 xxh3_128(ByteView bytes) noexcept {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return {hash.low64, hash.high64};
-}
-
 std::string Hash128::hex() const {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text(32, '0');

@@ -246,43 +246,55 @@ ByteView Index::dictionary() const noexcept { return parts_->dictionary; }
 
 // --- names
 
-void Index::decode_page(std::uint64_t page, std::string& keys, std::uint32_t* ends) const {
+void Index::read_page(std::uint64_t page, std::uint32_t wanted, NamePage& out) const {
   const Parts& p = *parts_;
-  const std::uint64_t begin = page == 0 ? 0 : p.name_page_ends[page - 1];
-  const std::uint64_t end = p.name_page_ends[page];
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  if (page == 0) {
+    end = p.name_page_ends[0];
+  } else {
+    std::tie(begin, end) = p.name_page_ends.pair(page - 1);
+  }
   if (begin >= end || end > p.name_pages.size()) corrupt("a name page lies out of bounds");
   const ByteView stored = p.name_pages.subspan(begin + 1, end - begin - 1);
   const auto codec = static_cast<Codec>(p.name_pages[begin]);
-  const std::uint64_t rank = page * kNamePageKeys;
-  const auto count =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(kNamePageKeys, counts_.records - rank));
-  if (codec == Codec::kStored) return decode_name_page(stored, count, keys, ends);
+  out.count = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(kNamePageKeys, counts_.records - page * kNamePageKeys));
+  wanted = std::min(wanted, out.count);
+  if (codec == Codec::kStored)
+    return decode_name_page(stored, out.count, wanted, out.keys, out.ends);
 
   if (stored.size() < sizeof(std::uint16_t)) corrupt("a name page is too short");
   const std::uint64_t raw_bytes = load<std::uint16_t>(stored.data());
-  thread_local Bytes raw;
-  raw.resize(raw_bytes);
+  std::byte near[2048];  // enough for nearly all
+  Buffer far;
+  MutableBytes raw(near);
+  if (raw_bytes > raw.size()) {
+    far.resize(raw_bytes);
+    raw = far;
+  }
+  raw = raw.first(raw_bytes);
   Decoder::local().decode(codec, stored.subspan(sizeof(std::uint16_t)), p.name_dictionary.get(),
                           raw);
-  decode_name_page(raw, count, keys, ends);
+  decode_name_page(raw, out.count, wanted, out.keys, out.ends);
 }
 
 void Index::key_at_rank(std::uint64_t rank, std::string& key) const {
-  thread_local std::string keys;
-  std::uint32_t ends[kNamePageKeys];
-  decode_page(rank / kNamePageKeys, keys, ends);
-  const std::uint64_t i = rank % kNamePageKeys;
-  const std::uint32_t begin = i == 0 ? 0 : ends[i - 1];
-  key.assign(keys, begin, ends[i] - begin);
+  thread_local NamePage page;
+  const std::uint32_t i = rank % kNamePageKeys;
+  read_page(rank / kNamePageKeys, i + 1, page);
+  key.assign(page[i]);
 }
 
 std::optional<std::uint64_t> Index::find(std::string_view key) const {
   std::optional<std::uint64_t> found;
   if (!is_valid_key(key)) return found;
   parts_->key_table.find(key_hash(key), [&](std::uint64_t number) {
-    thread_local std::string candidate;
-    key_at_rank(rank_of(number), candidate);
-    if (candidate != key) return false;
+    const std::uint64_t rank = rank_of(number);
+    const std::uint32_t i = rank % kNamePageKeys;
+    thread_local NamePage page;
+    read_page(rank / kNamePageKeys, i + 1, page);
+    if (page[i] != key) return false;
     found = number;
     return true;
   });
@@ -311,20 +323,15 @@ Index::NameCursor::NameCursor(const Index& index, std::uint64_t rank)
 }
 
 void Index::NameCursor::advance() {
-  if (++rank_ % kNamePageKeys == 0) {
-    if (!done()) load_page();
-    return;
-  }
+  ++rank_;
   if (done()) return;
-  const std::uint64_t i = rank_ % kNamePageKeys;
-  key_ = std::string_view(page_).substr(ends_[i - 1], ends_[i] - ends_[i - 1]);
+  if (rank_ % kNamePageKeys == 0) return load_page();
+  key_ = page_[rank_ % kNamePageKeys];
 }
 
 void Index::NameCursor::load_page() {
-  index_->decode_page(rank_ / kNamePageKeys, page_, ends_);
-  const std::uint64_t i = rank_ % kNamePageKeys;
-  const std::uint32_t begin = i == 0 ? 0 : ends_[i - 1];
-  key_ = std::string_view(page_).substr(begin, ends_[i] - begin);
+  index_->read_page(rank_ / kNamePageKeys, kNamePageKeys, page_);
+  key_ = page_[rank_ % kNamePageKeys];
 }
 
 // --- number <-> rank

@@ -26,8 +26,9 @@ class NamePageBuilder {
   Bytes prefixes_, suffixes_, middles_, text_;
 };
 
-// Decodes a page of `count` keys: end to end into `keys`, ends[i] being the end of key i. Throws
-// kCorrupt.
-void decode_name_page(ByteView page, std::uint32_t count, std::string& keys, std::uint32_t* ends);
+// Decodes the first `wanted` keys of a page of `count`: end to end into `keys`, which may be longer
+// than they are; ends[i] is the end of key i, for all `count`. Throws kCorrupt.
+void decode_name_page(ByteView page, std::uint32_t count, std::uint32_t wanted, std::string& keys,
+                      std::uint32_t* ends);
 
 }  // namespace sml

@@ -45,7 +45,7 @@ struct InFlight {
  private:
   static std::size_t limit(std::uint64_t memory, std::uint64_t each, unsigned threads) {
     return static_cast<std::size_t>(
-        std::clamp<std::uint64_t>(memory / each, 1, 4 * std::uint64_t{threads}));
+        std::clamp<std::uint64_t>(memory / each, 1, 2 * std::uint64_t{threads}));
   }
 };
 

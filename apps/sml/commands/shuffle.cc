@@ -16,6 +16,7 @@
 #include "options.h"
 #include "output.h"
 #include "smlformat/permutation.h"
+#include "smlstore/key_batch.h"
 #include "smlstore/order.h"
 #include "smlstore/selection.h"
 #include "terminal.h"
@@ -88,6 +89,30 @@ void for_each_run(const Share& share, std::uint64_t samples,
     first = (first + (count - 1) * share.world + share.world % samples) % samples;
   }
 }
+
+// Writes the keys of records, in order. They are looked up by batches, which begin small, so that
+// the first keys come at once.
+class KeyWriter {
+ public:
+  KeyWriter(const Dataset& dataset, ListOutput& out) : keys_(dataset), out_(out) {}
+
+  void add(std::uint64_t number) {
+    numbers_.push_back(number);
+    if (numbers_.size() >= limit_) flush();
+  }
+  void flush() {
+    keys_.load(numbers_);
+    for (std::size_t i = 0; i < numbers_.size(); ++i) out_.write(keys_[i]);
+    numbers_.clear();
+    limit_ = std::min(keys_.limit(), 4 * limit_);
+  }
+
+ private:
+  KeyBatch keys_;
+  ListOutput& out_;
+  std::vector<std::uint64_t> numbers_;
+  std::size_t limit_ = 1024;
+};
 
 class ShuffleCommand final : public Command {
  public:
@@ -260,13 +285,12 @@ void ShuffleCommand::shuffle_dataset(Console& console, Output& out) try {
   }
   const Order order(dataset, options, selected);
   ListOutput keys(out, args_.nul);
-  std::string key;
+  KeyWriter writer(dataset, keys);
   const auto write = [&](std::uint64_t number) {
     if (args_.ids) {
       keys.write_number(number);
     } else {
-      dataset.key_of(number, key);
-      keys.write(key);
+      writer.add(number);
     }
   };
   const auto at = [&](std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> values) {
@@ -286,6 +310,7 @@ void ShuffleCommand::shuffle_dataset(Console& console, Output& out) try {
       records_ += range.size();
     }
   });
+  writer.flush();
 } catch (const Error& error) {
   throw located(error, args_.location);
 }

@@ -47,6 +47,18 @@ struct IndexBytes {
 // Throws kCorrupt, kUnsupported.
 Header header_in_footer(ByteView footer);
 
+// Keys that are stored together, decoded: those of ranks page * kNamePageKeys onwards.
+struct NamePage {
+  std::string keys;  // end to end; bytes behind the last one have no meaning
+  std::uint32_t ends[kNamePageKeys] = {};
+  std::uint32_t count = 0;
+
+  std::string_view operator[](std::uint32_t i) const noexcept {
+    const std::uint32_t begin = i == 0 ? 0 : ends[i - 1];
+    return std::string_view(keys).substr(begin, ends[i] - begin);
+  }
+};
+
 class Index {
  public:
   // `footer` (64-byte aligned) has been checked against its checksum; `blocks_end` is where it
@@ -75,6 +87,9 @@ class Index {
   // The number of the record with this key. Confirmed against the name page: never a false answer.
   std::optional<std::uint64_t> find(std::string_view key) const;
 
+  // The page of ranks page * kNamePageKeys onwards; of its keys the first `wanted`.
+  void read_page(std::uint64_t page, std::uint32_t wanted, NamePage& out) const;
+
   // First rank whose key is not before `key` in name order; records() where there is none.
   std::uint64_t lower_bound(std::string_view key) const;
 
@@ -92,8 +107,7 @@ class Index {
     void load_page();
     const Index* index_;
     std::uint64_t rank_;
-    std::string page_;  // decoded keys, end to end
-    std::uint32_t ends_[kNamePageKeys] = {};
+    NamePage page_;
     std::string_view key_;
   };
 
@@ -122,7 +136,6 @@ class Index {
  private:
   struct Parts;
   void check_blocks() const;
-  void decode_page(std::uint64_t page, std::string& keys, std::uint32_t* ends) const;
 
   Header header_;
   FooterHeader counts_;
