@@ -17,6 +17,9 @@ constexpr std::size_t kSmallestTableToCompress = 64;
 // Space that a slot's lengths take in the record table, at most.
 constexpr std::uint64_t kTableBytesPerSlot = 8;
 
+// What a slot takes of a record table at most, whoever wrote it: a key and two varints.
+constexpr std::uint64_t kMostTableBytesPerSlot = kMaxKeyBytes + 2 * std::uint64_t{10};
+
 Bytes encode_table(const std::vector<EncodedRecord>& records,
                    const std::vector<std::uint32_t>& slot_bytes) {
   Bytes table;
@@ -158,6 +161,9 @@ BlockTable BlockTable::decode(ByteView block) {
   ByteView table = block.subspan(BlockHeader::kBytes, h.table_stored_bytes);
   Bytes raw;
   if (h.table_codec == Codec::kZstd) {
+    // A table of a few bytes may claim any size.
+    if (h.table_raw_bytes > h.slots * kMostTableBytesPerSlot)
+      corrupt("the record table is too large for its slots");
     raw.resize(h.table_raw_bytes);
     try {
       Decoder::local().decode(Codec::kZstd, table, nullptr, raw);

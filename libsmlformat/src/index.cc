@@ -426,17 +426,24 @@ Place Index::place(std::uint64_t number) const {
 
 std::uint64_t Index::raw_bytes(std::uint64_t number) const {
   const Parts& p = *parts_;
-  if (!p.raw_sums) return place(number).slot_bytes - SlotPrefix::kBytes;
   std::uint64_t before = 0;
   std::uint64_t sum = 0;
-  if (number == 0) {
+  if (!p.raw_sums) {
+    sum = place(number).slot_bytes - SlotPrefix::kBytes;
+  } else if (number == 0) {
     sum = (*p.raw_sums)[0];
   } else {
     std::tie(before, sum) = p.raw_sums->pair(number - 1);
   }
-  if (sum < before || sum > counts_.raw_bytes)
+  const auto damaged = [number] {
     corrupt(fmt::format("the size of record {} is out of range", number));
-  return sum - before;
+  };
+  if (sum < before || sum > counts_.raw_bytes) damaged();
+  const std::uint64_t bytes = sum - before;
+  // What is not larger than a piece needs no look at the blocks.
+  const std::uint64_t piece_bytes = header_.piece_bytes;
+  if (bytes > piece_bytes && place(number).pieces != (bytes - 1) / piece_bytes + 1) damaged();
+  return bytes;
 }
 
 // --- blocks

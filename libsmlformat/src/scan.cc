@@ -1,6 +1,7 @@
 #include "smlformat/scan.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "smlformat/error.h"
@@ -9,6 +10,10 @@ namespace sml {
 namespace {
 
 constexpr std::uint64_t kWindowBytes = 4U << 20;
+
+// Above the numbers of all blocks that 2^64 bytes can hold.
+constexpr std::uint64_t kNumbersEnd =
+    std::numeric_limits<std::uint64_t>::max() / BlockHeader::kBytes;
 
 // Records that start in a block.
 std::uint64_t records_in(const BlockHeader& header) noexcept {
@@ -52,6 +57,9 @@ std::optional<ScannedBlock> BlockScan::at(std::uint64_t offset) const {
   } catch (const Error&) {
     return std::nullopt;
   }
+  // No container has as many blocks or records; with one more, counting would start again at 0.
+  const BlockHeader& header = block.table.header();
+  if (header.number >= kNumbersEnd || header.first_record > kMaxRecords) return std::nullopt;
   return block;
 }
 

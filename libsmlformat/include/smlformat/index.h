@@ -121,8 +121,8 @@ class Index {
   // Whether a sample starts at this rank, by the bounds in name order.
   bool starts_sample(std::uint64_t rank) const noexcept;
 
-  // --- places and sizes. Checked against the block and piece sizes: at most header.piece_bytes
-  // where pieces is 1.
+  // --- places and sizes. A place is checked against its block, a size against the sum of all sizes
+  // and the pieces: what is larger than header.piece_bytes is in as many pieces as that takes.
   Place place(std::uint64_t number) const;
   std::uint64_t raw_bytes(std::uint64_t number) const;
 
