@@ -36,8 +36,11 @@ std::vector<std::string> guard(const std::vector<std::string>& arguments) {
   return guarded;
 }
 
-std::string unguard(const std::string& value) {
-  return value.starts_with(kGuard) ? value.substr(1) : value;
+// What looked like an option may have been taken as a value: then the byte is behind its "=".
+std::string unguard(std::string value) {
+  const std::size_t at = value.starts_with("--") ? value.find('=') + 1 : 0;
+  if (at < value.size() && value[at] == kGuard) value.erase(at, 1);
+  return value;
 }
 
 std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }

@@ -28,8 +28,8 @@ inline constexpr std::uint64_t kMaxNumber = std::numeric_limits<std::uint64_t>::
 // A decimal number in [least, most]. Throws UsageError.
 std::uint64_t parse_number(std::string_view text, std::uint64_t least = 0,
                            std::uint64_t most = kMaxNumber);
-// Bytes: a decimal number, with an optional fraction where a unit follows: K, M, G, T, each also as
-// KB or KiB; powers of 1024. "64K", "1.5MiB", "4G". Throws UsageError for anything else, negative
+// Bytes: a decimal number, with an optional fraction where a unit follows: K, M, G, T, P, each also
+// as KB or KiB; powers of 1024. "64K", "1.5MiB", "4G". Throws UsageError for anything else, negative
 // and overflowing sizes included.
 std::uint64_t parse_size(std::string_view text);
 // "I/N" with 1 <= I <= N <= most. Throws UsageError.

@@ -40,6 +40,8 @@ class Arguments(Contract):
         self.assertEqual(self.lines("shuffle", "x.sml", "--match", "[ab]", "--match", "[x],[y]", "--exclude", "a"), [b"x,y"])
         self.ok("pack", "src", "-o", "p.sml", "--prefix", "[q,r]")
         self.assertEqual(self.ok("cat", "p.sml", "[q,r][a,b]"), b"brackets")
+        self.ok("pack", "src", "-o", "q.sml", "--prefix", "--q=[r]/")  # a value that looks like an option
+        self.assertEqual(self.ok("cat", "q.sml", "--", "--q=[r]/a"), b"A")
         self.ok("pack", "src", "-o", "[1,2].sml")
         self.assertEqual(self.ok("cat", "[1,2].sml", "a"), b"A")
         self.fails(1, "''", "cat", "x.sml", "")
