@@ -134,8 +134,8 @@ std::uint64_t read_record(const ContainerReader& reader, ByteView container, std
   for (std::uint64_t piece = 0; piece < place.pieces && done < kMostRawBytes; ++piece) {
     const std::uint64_t begin = index.block_offset(place.block + piece);
     const std::uint64_t end = index.block_offset(place.block + piece + 1);
-    const VerifiedSlot slot =
-        verify_piece(container.subspan(begin, end - begin), place.block + piece, piece, raw_bytes);
+    const VerifiedSlot slot = verify_piece(container.subspan(begin, end - begin),
+                                           place.block + piece, piece, raw_bytes, key);
     const std::uint64_t bytes = std::min(piece_bytes, raw_bytes - piece * piece_bytes);
     decode(reader, slot, bytes);
     done += bytes;

@@ -60,11 +60,10 @@ void Questions::names() {
       check(!cursor.done() && cursor.rank() == rank, "a cursor at another rank");
       index_.key_at_rank(rank, key);
       check(cursor.key() == key, "a cursor at another key");
-      check(!key.empty() && key.size() <= kMaxKeyBytes, "a key of a wrong size");
+      check(is_valid_key(key), "a key that is none");
       key_bytes += kNamePageKeys * key.size();
       if (key_bytes > kMostKeyBytes) return;
       if (genuine_) {
-        check(is_valid_key(key), "a key that is none");
         check(rank == 0 || compare_names(previous, key) < 0, "keys out of name order");
         check(index_.lower_bound(key) == rank, "a key that lower_bound does not find");
       }
@@ -113,6 +112,7 @@ void Questions::numbers() {
 
 void Questions::samples() {
   check(index_.samples() <= index_.records(), "more samples than records");
+  check(index_.records() == 0 || index_.starts_sample(0), "a first record that starts no sample");
   std::uint64_t end = 0;
   const std::uint64_t samples = std::min(index_.samples(), kMostRecords);
   for (std::uint64_t sample = 0; sample < samples; ++sample) {

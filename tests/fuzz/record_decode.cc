@@ -82,13 +82,16 @@ void check_piece(ByteView block, const BlockTable& table, bool slot_is_right) {
   const BlockHeader& h = table.header();
   const bool is_piece = h.kind == BlockKind::kFirstPiece || h.kind == BlockKind::kNextPiece;
   const auto piece = [&](std::uint64_t number, std::uint64_t part, std::uint64_t bytes) {
-    return succeeds([&] { verify_piece(block, number, part, bytes); });
+    return succeeds([&] { verify_piece(block, number, part, bytes, table.key(0)); });
   };
   check(piece(h.number, h.piece, h.record_bytes) == (is_piece && slot_is_right),
         "a piece is judged differently from its slot");
   check(!piece(h.number + 1, h.piece, h.record_bytes), "a piece of another block passes");
   check(!piece(h.number, h.piece + 1U, h.record_bytes), "another piece passes");
   check(!piece(h.number, h.piece, h.record_bytes + 1), "a piece of another record passes");
+  check(!succeeds([&] { verify_piece(block, h.number, h.piece, h.record_bytes, "another"); }) ||
+            table.key(0) == "another",
+        "a piece of a record with another key passes");
 }
 
 // The records of a block as a writer would put them into one.
