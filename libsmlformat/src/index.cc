@@ -435,14 +435,18 @@ std::uint64_t Index::raw_bytes(std::uint64_t number) const {
   } else {
     std::tie(before, sum) = p.raw_sums->pair(number - 1);
   }
-  const auto damaged = [number] {
+  if (sum < before || sum > counts_.raw_bytes)
     corrupt(fmt::format("the size of record {} is out of range", number));
-  };
-  if (sum < before || sum > counts_.raw_bytes) damaged();
   const std::uint64_t bytes = sum - before;
   // What is not larger than a piece needs no look at the blocks.
   const std::uint64_t piece_bytes = header_.piece_bytes;
-  if (bytes > piece_bytes && place(number).pieces != (bytes - 1) / piece_bytes + 1) damaged();
+  if (bytes > piece_bytes) {
+    const std::uint64_t wanted = (bytes - 1) / piece_bytes + 1;
+    if (const std::uint64_t pieces = place(number).pieces; pieces != wanted) {
+      corrupt(fmt::format("the size of record {} makes {} pieces, there are {}", number, wanted,
+                          pieces));
+    }
+  }
   return bytes;
 }
 
