@@ -5,9 +5,10 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
+
+#include <malloc.h>
 
 #include "command.h"
 #include "commands/commands.h"
@@ -19,8 +20,8 @@
 namespace sml {
 namespace {
 
-// Blocks and batches come and go by the thousand: their memory is kept, not given back to the system
-// and faulted in again page by page.
+// Blocks and batches come and go by the thousand: their memory is kept, not given back to the
+// system and faulted in again page by page.
 void keep_freed_memory() {
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 256 << 20);

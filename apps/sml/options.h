@@ -29,8 +29,8 @@ inline constexpr std::uint64_t kMaxNumber = std::numeric_limits<std::uint64_t>::
 std::uint64_t parse_number(std::string_view text, std::uint64_t least = 0,
                            std::uint64_t most = kMaxNumber);
 // Bytes: a decimal number, with an optional fraction where a unit follows: K, M, G, T, P, each also
-// as KB or KiB; powers of 1024. "64K", "1.5MiB", "4G". Throws UsageError for anything else, negative
-// and overflowing sizes included.
+// as KB or KiB; powers of 1024. "64K", "1.5MiB", "4G". Throws UsageError for anything else,
+// negative and overflowing sizes included.
 std::uint64_t parse_size(std::string_view text);
 // "I/N" with 1 <= I <= N <= most. Throws UsageError.
 std::pair<std::uint32_t, std::uint32_t> parse_part(std::string_view text, std::uint32_t most);

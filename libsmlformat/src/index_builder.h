@@ -20,7 +20,7 @@ struct IndexInput {
   std::span<const std::uint64_t> raw_sums;       // running sums of raw sizes, by number
   bool raw_sizes_follow;                         // from the slots: the section is left out
   std::uint64_t stored_bytes;
-  ByteView dictionary;                           // of the container; empty where it has none
+  ByteView dictionary;  // of the container; empty where it has none
   const NameList& names;
   const std::vector<bool>& sample_starts;  // by number; used with grouping
 };

@@ -24,7 +24,7 @@ using MutableBytes = std::span<std::byte>;
 template <class T>
 struct Uninitialized : std::allocator<T> {
   template <class U>
-  struct rebind {
+  struct rebind {  // NOLINT(readability-identifier-naming): the standard's name for it
     using other = Uninitialized<U>;
   };
   template <class U>

@@ -26,8 +26,8 @@ class KeyBatch {
   KeyBatch(const KeyBatch&) = delete;
   KeyBatch& operator=(const KeyBatch&) = delete;
 
-  // Records that a batch should have, at most, so that its keys take some 96 MiB if they are as long
-  // as the data set's are on average.
+  // Records that a batch should have, at most, so that its keys take some 96 MiB if they are as
+  // long as the data set's are on average.
   std::size_t limit() const noexcept;
 
   // Replaces the batch. At most kMaxRecords numbers, each below dataset.records(); the same may
