@@ -390,24 +390,28 @@ Place Index::place(std::uint64_t number) const {
   const auto damaged = [number] {
     corrupt(fmt::format("the place of record {} is out of range", number));
   };
-  // The last block that starts with this record or an earlier one holds it.
-  std::uint64_t low = 0;
-  std::uint64_t high = counts_.blocks;
-  while (high - low > 1) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    const auto first = load<std::uint64_t>(parts_->block_rows + middle * BlockRow::kBytes);
-    (first <= number ? low : high) = middle;
-  }
-  const BlockRow row = block(low);
-  const std::uint64_t begin = block_offset(low);
+  // First, so that the processor waits for memory while it searches.
+  std::uint64_t next = 0;
   Place place;
-  place.block = low;
-  std::uint64_t end = block_offset(low + 1);
-  if (number + 1 < row.first_record + row.slots) {
-    std::tie(place.offset, end) = parts_->places.pair(number);
+  if (number + 1 < counts_.records) {
+    std::tie(place.offset, next) = parts_->places.pair(number);
   } else {
     place.offset = parts_->places[number];
   }
+  // The last block that starts with this record or an earlier one holds it. Without branches: which
+  // half comes next cannot be foretold.
+  std::uint64_t low = 0;
+  for (std::uint64_t left = counts_.blocks; left > 1;) {
+    const std::uint64_t half = left / 2;
+    const auto first = load<std::uint64_t>(parts_->block_rows + (low + half) * BlockRow::kBytes);
+    low += first <= number ? half : 0;
+    left -= half;
+  }
+  const BlockRow row = block(low);
+  const std::uint64_t begin = block_offset(low);
+  place.block = low;
+  const bool last = number + 1 >= row.first_record + row.slots;
+  const std::uint64_t end = last ? block_offset(low + 1) : next;
   if (place.offset < begin + row.slots_offset || end > block_offset(low + 1) ||
       place.offset > end || end - place.offset < SlotPrefix::kBytes) {
     damaged();

@@ -21,6 +21,10 @@ constexpr std::size_t kBufferBytes = 64U << 10;
 // A tree may be deeper than a process may have files open. Reopening is by name from the root,
 // hence the generous number.
 constexpr std::size_t kMaxOpenLevels = 64;
+// Files are looked at this many at once, by several threads where there are that many.
+constexpr std::size_t kLookAhead = 512;
+constexpr std::size_t kMinPerThread = 24;
+constexpr unsigned kMaxThreads = 4;  // more would wait for each other in the kernel
 
 int open_directory(int parent, const char* name, bool follow) noexcept {
   int fd;
@@ -34,7 +38,12 @@ int open_directory(int parent, const char* name, bool follow) noexcept {
 }  // namespace
 
 DirectoryWalk::DirectoryWalk(const SourceOptions& options, FileFunction on_file)
-    : options_(options), on_file_(std::move(on_file)), buffer_(kBufferBytes) {}
+    : options_(options),
+      on_file_(std::move(on_file)),
+      buffer_(kBufferBytes),
+      workers_(
+          std::min(options.threads == 0 ? std::thread::hardware_concurrency() : options.threads,
+                   kMaxThreads)) {}
 
 std::string DirectoryWalk::shown(std::string_view name) const {
   std::string path = root_;
@@ -101,6 +110,8 @@ void DirectoryWalk::push(FileDescriptor fd, std::string_view name, bool through_
   level.inode = status.st_ino;
   level.through_link = through_link;
   level.next = 0;
+  level.ahead_first = 0;
+  level.ahead.clear();
   level.found.clear();
   level.names.clear();
   if (depth_ > 1) {
@@ -281,8 +292,50 @@ void DirectoryWalk::visit(const Found& found) {
   if (what.kind == Kind::kDirectory || what.kind == Kind::kLinkedDirectory) {
     visit_directory(what, name.data());
   } else {
-    visit_file(what, name.data());
+    Level& level = top();
+    const std::size_t at = level.next - 1;
+    if (at < level.ahead_first || at - level.ahead_first >= level.ahead.size()) look_ahead(level);
+    visit_file(what, name.data(), level.ahead[at - level.ahead_first]);
   }
+}
+
+DirectoryWalk::Ahead DirectoryWalk::look_at(const Level& level, const Found& found) const {
+  Ahead ahead;
+  struct stat status {};
+  const int flags = found.kind == Kind::kLink ? 0 : AT_SYMLINK_NOFOLLOW;
+  if (::fstatat(level.fd.get(), level.names.data() + found.name, &status, flags) != 0) {
+    ahead.error = errno;
+    return ahead;
+  }
+  ahead.mode = status.st_mode;
+  ahead.identity = {status.st_dev, status.st_ino};
+  ahead.bytes = static_cast<std::uint64_t>(status.st_size);
+  return ahead;
+}
+
+// Looks at the file that was just reached and at those behind it.
+void DirectoryWalk::look_ahead(Level& level) {
+  level.ahead_first = level.next - 1;
+  const std::size_t count = std::min(kLookAhead, level.found.size() - level.ahead_first);
+  level.ahead.resize(count);
+  const auto look = [this, &level](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) {
+      const Found& found = level.found[level.ahead_first + i];
+      if (found.kind == Kind::kDirectory || found.kind == Kind::kLinkedDirectory) continue;
+      level.ahead[i] = look_at(level, found);
+    }
+  };
+  const std::size_t parts =
+      std::clamp<std::size_t>(count / kMinPerThread, 1, std::size_t{workers_.threads()});
+  OrderedTasks<bool> others(workers_);
+  for (std::size_t part = 1; part < parts; ++part) {
+    others.submit([look, first = count * part / parts, last = count * (part + 1) / parts] {
+      look(first, last);
+      return true;
+    });
+  }
+  look(0, count / parts);
+  while (!others.empty()) others.take();
 }
 
 void DirectoryWalk::visit_directory(const Found& found, const char* name) {
@@ -295,31 +348,29 @@ void DirectoryWalk::visit_directory(const Found& found, const char* name) {
   push(std::move(fd), {name, found.name_bytes}, linked);
 }
 
-void DirectoryWalk::visit_file(const Found& found, const char* name) {
+void DirectoryWalk::visit_file(const Found& found, const char* name, const Ahead& file) {
   if (found.kind == Kind::kLink && options_.symlinks == Symlinks::kError) {
     report(name, Error(ErrorCode::kInvalidArgument, "is a symbolic link"));
     return;
   }
-  const bool follow = found.kind == Kind::kLink;
-  struct stat status {};
-  if (::fstatat(top().fd.get(), name, &status, follow ? 0 : AT_SYMLINK_NOFOLLOW) != 0) {
-    if (follow && errno == ELOOP) {
+  if (file.error != 0) {
+    const bool followed = found.kind == Kind::kLink;
+    if (followed && file.error == ELOOP) {
       report(name, Error(ErrorCode::kInvalidArgument, "symbolic link loop"));
-    } else if (follow && errno == ENOENT) {
+    } else if (followed && file.error == ENOENT) {
       report(name, Error(ErrorCode::kNotFound, "dangling symbolic link"));
     } else {
-      report_errno(name, "cannot stat", errno);
+      report_errno(name, "cannot stat", file.error);
     }
     return;
   }
-  if (!S_ISREG(status.st_mode)) {
-    report(name, Error(ErrorCode::kInvalidArgument, special_file(status.st_mode)));
+  if (!S_ISREG(file.mode)) {
+    report(name, Error(ErrorCode::kInvalidArgument, special_file(file.mode)));
     return;
   }
-  const FileIdentity identity{status.st_dev, status.st_ino};
   const auto& leave_out = options_.leave_out;
-  if (std::find(leave_out.begin(), leave_out.end(), identity) != leave_out.end()) return;
-  on_file_(path_, {name, found.name_bytes}, static_cast<std::uint64_t>(status.st_size));
+  if (std::find(leave_out.begin(), leave_out.end(), file.identity) != leave_out.end()) return;
+  on_file_(path_, {name, found.name_bytes}, file.bytes);
 }
 
 }  // namespace sml

@@ -10,6 +10,7 @@
 
 #include <sys/stat.h>
 
+#include "ordered_tasks.h"
 #include "posix_file.h"
 #include "smlstore/record_source.h"
 
@@ -40,6 +41,14 @@ class DirectoryWalk {
     Kind kind = Kind::kFile;
   };
 
+  // The result of looking at a file.
+  struct Ahead {
+    int error = 0;
+    mode_t mode = 0;
+    FileIdentity identity;
+    std::uint64_t bytes = 0;
+  };
+
   // A directory on the way from the root to where the walk is.
   struct Level {
     explicit Level(std::pmr::memory_resource* memory) : found(memory), names(memory) {}
@@ -50,6 +59,9 @@ class DirectoryWalk {
     std::size_t path_bytes = 0;  // of path_, up to and with this directory's slash
     bool through_link = false;
     std::size_t next = 0;  // in found
+    // What was looked at ahead: found[ahead_first] and those behind it.
+    std::size_t ahead_first = 0;
+    std::vector<Ahead> ahead;
     std::pmr::vector<Found> found;
     std::pmr::vector<char> names;
   };
@@ -67,7 +79,9 @@ class DirectoryWalk {
   void sort(Level& level) const;
   void visit(const Found& found);
   void visit_directory(const Found& found, const char* name);
-  void visit_file(const Found& found, const char* name);
+  void visit_file(const Found& found, const char* name, const Ahead& file);
+  Ahead look_at(const Level& level, const Found& found) const;
+  void look_ahead(Level& level);
 
   const SourceOptions& options_;
   FileFunction on_file_;
@@ -78,6 +92,7 @@ class DirectoryWalk {
   std::size_t depth_ = 0;
   std::size_t oldest_open_ = 1;  // levels 1 to this one, not included, are closed
   std::vector<char> buffer_;     // for getdents64
+  Workers workers_;
 };
 
 }  // namespace sml

@@ -21,6 +21,11 @@ namespace {
 // Write-back is started whenever so much has been written: publish() then has little left to sync.
 constexpr std::uint64_t kWriteBackBytes = 8U << 20;
 
+// With larger writes the kernel takes its largest units of page cache, which are seldom free and
+// warm: on a virtual machine, where each has to be faulted in, writing then takes up to three times
+// as long.
+constexpr std::size_t kWriteBytes = 128U << 10;
+
 // What a signal handler may read: fixed memory, handed over by an atomic state.
 struct Unpublished {
   enum State : int { kFree, kFilling, kActive };
@@ -173,8 +178,7 @@ FileSink::~FileSink() {
 
 void FileSink::append(ByteView bytes) {
   while (!bytes.empty()) {
-    const ssize_t put =
-        ::write(fd_, bytes.data(), std::min<std::size_t>(bytes.size(), kWriteBackBytes));
+    const ssize_t put = ::write(fd_, bytes.data(), std::min(bytes.size(), kWriteBytes));
     if (put < 0 && errno == EINTR) {
       continue;
     }

@@ -215,7 +215,7 @@ void PackCommand::resolve() {
   }
   args_.pack.align = static_cast<std::uint32_t>(args_.align);
   args_.pack.order = args_.order.value_or(PackOrder::kRandom);
-  args_.pack.threads = resolve_threads(args_.threads);
+  args_.source.threads = args_.pack.threads = resolve_threads(args_.threads);
   args_.pack.memory_bytes = resolve_memory(std::nullopt, args_.pack.memory_bytes);
 }
 

@@ -43,6 +43,7 @@ struct SourceOptions {
   std::function<void(std::uint64_t)> on_found;
   // Files that a walk passes over without a word: where the output goes.
   std::vector<FileIdentity> leave_out;
+  unsigned threads = 0;  // of a walk; 0: one per processor
   std::stop_token stop;  // throws kCancelled when requested
   std::pmr::memory_resource* memory =
       std::pmr::get_default_resource();  // for arrays that grow with the records
