@@ -15,8 +15,7 @@
 namespace sml {
 
 struct RecoverOptions {
-  unsigned threads = 0;                    // 0: one per processor
-  std::uint64_t memory_bytes = 64U << 20;  // blocks in flight
+  unsigned threads = 0;  // 0: one per processor
   std::pmr::memory_resource* memory =
       nullptr;  // for per-record arrays; null: a SpillMemory of its own
 
