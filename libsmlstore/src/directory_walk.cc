@@ -41,9 +41,9 @@ DirectoryWalk::DirectoryWalk(const SourceOptions& options, FileFunction on_file)
     : options_(options),
       on_file_(std::move(on_file)),
       buffer_(kBufferBytes),
-      workers_(
-          std::min(options.threads == 0 ? std::thread::hardware_concurrency() : options.threads,
-                   kMaxThreads)) {}
+      threads_(
+          std::clamp(options.threads == 0 ? std::thread::hardware_concurrency() : options.threads,
+                     1U, kMaxThreads)) {}
 
 std::string DirectoryWalk::shown(std::string_view name) const {
   std::string path = root_;
@@ -325,9 +325,10 @@ void DirectoryWalk::look_ahead(Level& level) {
       level.ahead[i] = look_at(level, found);
     }
   };
-  const std::size_t parts =
-      std::clamp<std::size_t>(count / kMinPerThread, 1, std::size_t{workers_.threads()});
-  OrderedTasks<bool> others(workers_);
+  const std::size_t parts = std::clamp<std::size_t>(count / kMinPerThread, 1, threads_);
+  if (parts == 1) return look(0, count);
+  if (!workers_) workers_.emplace(threads_);
+  OrderedTasks<bool> others(*workers_);
   for (std::size_t part = 1; part < parts; ++part) {
     others.submit([look, first = count * part / parts, last = count * (part + 1) / parts] {
       look(first, last);

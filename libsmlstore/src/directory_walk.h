@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -92,7 +93,8 @@ class DirectoryWalk {
   std::size_t depth_ = 0;
   std::size_t oldest_open_ = 1;  // levels 1 to this one, not included, are closed
   std::vector<char> buffer_;     // for getdents64
-  Workers workers_;
+  unsigned threads_;
+  std::optional<Workers> workers_;  // started by the first large directory
 };
 
 }  // namespace sml

@@ -410,3 +410,38 @@ TEST_CASE("what is listed but cannot be a record is a problem") {
   CHECK(listed({tree.file("link")}, options).empty());
   CHECK(problems.has(ErrorCode::kInvalidArgument, "link: is a symbolic link"));
 }
+
+TEST_CASE("records and problems do not depend on the number of threads") {
+  // Directories of more than one look ahead, with links, dangling links, a FIFO and directories
+  // among the files.
+  const Tree tree;
+  for (int i = 0; i < 1300; ++i) {
+    const std::string name = "d/" + std::to_string(i * 7919 % 1300);
+    if (i % 100 == 50) {
+      tree.put(name + ".dir/inner", std::to_string(i));
+    } else if (i % 100 == 51) {
+      fs::create_directories(fs::path(tree.file("d")));
+      fs::create_symlink("nowhere", tree.file(name));
+    } else if (i % 100 == 52) {
+      fs::create_symlink("../target", tree.file(name));
+    } else if (i == 653) {
+      REQUIRE(::mkfifo(tree.file(name).c_str(), 0600) == 0);
+    } else {
+      tree.put(name, std::string(static_cast<std::size_t>(i % 50), 'x'));
+    }
+  }
+  tree.put("target", "what links lead to");
+  std::vector<Records> records;
+  std::vector<std::vector<std::string>> problems;
+  for (const unsigned threads : {1U, 2U, 4U, 16U}) {
+    SourceOptions options;
+    options.threads = threads;
+    std::vector<std::string>& told = problems.emplace_back();
+    options.on_problem = [&told](const sml::Error& error) { told.emplace_back(error.what()); };
+    records.push_back(records_of(*list_walked({tree.file("d")}, options)));
+    CHECK(records.back().size() == 1300 - 13 - 1);
+    CHECK(told.size() == 13 + 1);
+    CHECK(records.back() == records.front());
+    CHECK(told == problems.front());
+  }
+}
