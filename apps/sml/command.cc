@@ -17,7 +17,7 @@ constexpr std::array<CommandInfo, 9> kCommands = {{
     {"shuffle", "keys in the random order of an epoch", make_shuffle_command},
     {"cat", "records, one after another, as tar, as frames or as files", make_cat_command},
     {"verify", "check every checksum", make_verify_command},
-    {"recover", "what is intact of a damaged container", make_recover_command},
+    {"recover", "save what is intact of a damaged container", make_recover_command},
     {"help", "help for a command", make_help_command},
     {"version", "versions of sml, its formats and its libraries", make_version_command},
 }};

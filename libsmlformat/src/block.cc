@@ -47,6 +47,7 @@ Codec compress_table(Bytes& table) {
 SealedBlock assemble(const Header& container, BlockHeader header,
                      const std::vector<EncodedRecord>& records) {
   SealedBlock block;
+  header.tag = container.tag;
   const std::uint32_t align = container.align;
   const auto aligned = [align](std::uint64_t offset) { return round_up(offset, align); };
 
@@ -145,7 +146,7 @@ SealedBlock build_dictionary_block(const Header& header, std::uint64_t number,
   return assemble(header, block, {record});
 }
 
-BlockTable BlockTable::decode(ByteView block) {
+BlockTable BlockTable::decode(ByteView block, bool whole) {
   const auto corrupt = [](const char* what) { throw Error(ErrorCode::kCorrupt, what); };
   BlockTable t;
   try {
@@ -156,7 +157,8 @@ BlockTable BlockTable::decode(ByteView block) {
     throw;
   }
   const BlockHeader& h = t.header_;
-  if (h.block_bytes > block.size()) corrupt("block header: the block is larger than its place");
+  if (whole && h.block_bytes > block.size())
+    corrupt("block header: the block is larger than its place");
 
   ByteView table = block.subspan(BlockHeader::kBytes, h.table_stored_bytes);
   Bytes raw;

@@ -78,6 +78,7 @@ std::array<std::byte, Header::kBytes> Header::encode() const {
   put(out, 56, parts);
   put(out, 60, order);
   put(out, 61, grouping);
+  put(out, 120, tag);
   put(out, 124, crc32c(ByteView(out).first(124)));
   return out;
 }
@@ -116,7 +117,8 @@ Header Header::decode(ByteView bytes) {
   }
   if (order > 2) corrupt(fmt::format("header: unknown order {}", order));
   if (grouping > 1) corrupt(fmt::format("header: unknown grouping {}", grouping));
-  if (!all_zero(bytes.subspan(62, 62))) corrupt("header: reserved bytes are not zero");
+  if (!all_zero(bytes.subspan(62, 58))) corrupt("header: reserved bytes are not zero");
+  h.tag = load<std::uint32_t>(bytes.data() + 120);
   h.order = static_cast<PackOrder>(order);
   h.grouping = static_cast<Grouping>(grouping);
   try {
@@ -165,6 +167,7 @@ std::array<std::byte, BlockHeader::kBytes> BlockHeader::encode(ByteView table_st
   put(out, 45, kind);
   put(out, 48, record_bytes);
   put(out, 56, piece);
+  put(out, 60, tag);
   put(out, 4, crc32c(table_stored, crc32c(ByteView(out).subspan(8))));
   return out;
 }
@@ -186,6 +189,7 @@ BlockHeader BlockHeader::decode(ByteView block) {
   const auto kind = load<std::uint8_t>(p + 45);
   h.record_bytes = load<std::uint64_t>(p + 48);
   h.piece = load<std::uint32_t>(p + 56);
+  h.tag = load<std::uint32_t>(p + 60);
   if (h.table_stored_bytes > block.size() - kBytes) {
     throw Error(ErrorCode::kTruncated, "the record table of the block is cut short");
   }
@@ -204,9 +208,7 @@ BlockHeader BlockHeader::decode(ByteView block) {
   if (codec == 0 && h.table_raw_bytes != h.table_stored_bytes)
     corrupt("block header: sizes of the record table differ");
   if (kind > 3) corrupt(fmt::format("block header: unknown kind {}", kind));
-  if (!all_zero(block.subspan(46, 2)) || !all_zero(block.subspan(60, 4))) {
-    corrupt("block header: reserved bytes are not zero");
-  }
+  if (!all_zero(block.subspan(46, 2))) corrupt("block header: reserved bytes are not zero");
   h.table_codec = static_cast<Codec>(codec);
   h.kind = static_cast<BlockKind>(kind);
   const bool is_piece = h.kind == BlockKind::kFirstPiece || h.kind == BlockKind::kNextPiece;
@@ -218,9 +220,15 @@ BlockHeader BlockHeader::decode(ByteView block) {
   return h;
 }
 
-std::uint32_t BlockHeader::unchecked_block_bytes(ByteView front) noexcept {
-  if (as_text(front.first(kBlockMagic.size())) != kBlockMagic) return 0;
-  return load<std::uint32_t>(front.data() + 24);
+std::optional<BlockHeader::Glance> BlockHeader::glance(ByteView front) noexcept {
+  if (as_text(front.first(kBlockMagic.size())) != kBlockMagic) return std::nullopt;
+  const std::byte* p = front.data();
+  Glance glance{};
+  glance.number = load<std::uint64_t>(p + 8);
+  glance.front_bytes = kBytes + std::uint64_t{load<std::uint32_t>(p + 36)};
+  glance.block_bytes = load<std::uint32_t>(p + 24);
+  glance.tag = load<std::uint32_t>(p + 60);
+  return glance;
 }
 
 // --- SlotPrefix

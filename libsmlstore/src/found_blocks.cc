@@ -18,6 +18,7 @@ std::vector<FoundBlock::Slot> slots_of(const BlockTable& table) {
 
 bool zero_paddings(ByteView block, const BlockTable& table) {
   const BlockHeader& h = table.header();
+  if (h.block_bytes > block.size()) return false;  // cut short
   const std::uint64_t table_end = BlockHeader::kBytes + h.table_stored_bytes;
   if (!all_zero(block.subspan(table_end, h.slots_offset - table_end))) return false;
   for (std::size_t i = 0; i < table.slots(); ++i) {
@@ -47,7 +48,8 @@ class IndexedBlocks final : public FoundBlocks {
         block.slots = slots_of(table);
         block.framed = block.header.number == number_ && block.header.kind == row.kind &&
                        block.header.first_record == row.first_record &&
-                       block.header.slots == row.slots;
+                       block.header.tag == reader_.header().tag &&
+                       zero_paddings(**block.bytes, table) && block.header.slots == row.slots;
       } catch (const Error&) {
         block.framed = false;  // written so
       }
@@ -106,9 +108,8 @@ class IndexedBlocks final : public FoundBlocks {
 
 class ScannedBlocks final : public FoundBlocks {
  public:
-  ScannedBlocks(const ByteSource& source, std::uint64_t begin, std::uint64_t end,
-                std::uint32_t block_bytes)
-      : scan_(source, begin, end, block_bytes) {}
+  ScannedBlocks(const ByteSource& source, std::uint64_t begin, std::uint64_t end, std::uint32_t tag)
+      : scan_(source, begin, end, tag) {}
 
   std::optional<FoundBlock> next() override {
     std::optional<ScannedBlock> scanned = scan_.next();
@@ -133,8 +134,8 @@ std::unique_ptr<FoundBlocks> blocks_by_index(const ContainerReader& reader) {
 }
 
 std::unique_ptr<FoundBlocks> blocks_by_scan(const ByteSource& source, std::uint64_t begin,
-                                            std::uint64_t end, std::uint32_t block_bytes) {
-  return std::make_unique<ScannedBlocks>(source, begin, end, block_bytes);
+                                            std::uint64_t end, std::uint32_t tag) {
+  return std::make_unique<ScannedBlocks>(source, begin, end, tag);
 }
 
 }  // namespace sml

@@ -38,8 +38,8 @@ class FoundBlocks {
 // the index.
 std::unique_ptr<FoundBlocks> blocks_by_index(const ContainerReader& reader);
 
-// The blocks that a forward scan finds.
+// The blocks that a forward scan finds; the last one may be cut short.
 std::unique_ptr<FoundBlocks> blocks_by_scan(const ByteSource& source, std::uint64_t begin,
-                                            std::uint64_t end, std::uint32_t block_bytes);
+                                            std::uint64_t end, std::uint32_t tag);
 
 }  // namespace sml

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
+#include "smlformat/checksum.h"
+#include "smlformat/key.h"
 #include "smlformat/layout.h"
 #include "smlstore/packer.h"
 
@@ -30,6 +33,29 @@ inline Header header_of(const PackOptions& options) {
   header.check();
   return header;
 }
+
+// What becomes the tag of a container: a hash of its header and of what is known of its records
+// when the first block is built. Whatever holds another container as a record has another list, or
+// begins otherwise.
+class TagHash {
+ public:
+  explicit TagHash(const Header& header) : state_(xxh3_64(header.encode())) {}
+
+  void add(std::string_view key, std::uint64_t raw_bytes) { mix(key_hash(key), raw_bytes); }
+  void add(std::string_view key, ByteView raw) { mix(key_hash(key), xxh3_64(raw)); }
+  std::uint32_t tag() const noexcept { return static_cast<std::uint32_t>(state_); }
+
+ private:
+  void mix(std::uint64_t a, std::uint64_t b) {
+    std::byte bytes[3 * sizeof(std::uint64_t)];
+    store(bytes, state_);
+    store(bytes + 8, a);
+    store(bytes + 16, b);
+    state_ = xxh3_64(bytes);
+  }
+
+  std::uint64_t state_;
+};
 
 // How much may be under way at once, so that records in flight stay within options.memory_bytes:
 // half of it for batches, whose raw and encoded bytes and last record (at most a piece) count, half

@@ -181,7 +181,13 @@ std::optional<ContainerSummary> ListPacker::attempt() {
   const std::uint64_t end = sequence_->by_number.size();
   PackProgress progress;
   progress.total_records = end;
-  for (const std::uint32_t i : sequence_->by_number) progress.total_bytes += list_.bytes(i);
+  header_.tag = 0;
+  TagHash tag(header_);
+  for (const std::uint32_t i : sequence_->by_number) {
+    progress.total_bytes += list_.bytes(i);
+    tag.add(list_.key(i), list_.bytes(i));
+  }
+  header_.tag = tag.tag();
 
   ContainerWriter writer(sink_, header_, memory_);
   const InFlight limits(options_, header_, workers_.threads());

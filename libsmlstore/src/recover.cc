@@ -1,5 +1,6 @@
 #include "smlstore/recover.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -39,14 +40,22 @@ void RecoverProgress::lose_record(const std::string& key, std::uint64_t number,
 namespace {
 
 // The block as it was. Throws kCorrupt where a slot is damaged.
-SealedBlock seal_again(const Header& header, const FoundBlock& block) {
+SealedBlock seal_again(const Header& header, const FoundBlock& block,
+                       const Dictionary* dictionary) {
   const BlockHeader& h = block.header;
   std::vector<EncodedRecord> records;
   records.reserve(block.slots.size());
   for (const FoundBlock::Slot& slot : block.slots) {
-    records.push_back(stored_record(block, slot));
+    records.push_back(stored_record(block, slot, dictionary));
     if (h.kind != BlockKind::kDictionary && records.back().raw_bytes > header.piece_bytes)
       throw Error(ErrorCode::kCorrupt, "larger than a piece");
+    const std::uint64_t done = h.piece * std::uint64_t{header.piece_bytes};
+    if (is_piece(h.kind) &&
+        (done >= h.record_bytes ||
+         records.back().raw_bytes !=
+             std::min<std::uint64_t>(header.piece_bytes, h.record_bytes - done))) {
+      throw Error(ErrorCode::kCorrupt, "a piece of another size");
+    }
   }
   if (!block.framed) {
     switch (h.kind) {
@@ -92,7 +101,7 @@ class Recovery {
 
   RecoverReport run() {
     RecoverReport& report = progress_.report;
-    report.index_used = container_.reader() != nullptr;
+    report.index_used = container_.by_index();
     const bool whole = !container_.header_error() && copy_whole();
     if (!whole) {
       if (const std::optional<Error>& error = container_.header_error()) {
@@ -102,9 +111,14 @@ class Recovery {
       report.summary = Salvage(container_, sink_, workers_, memory_, progress_).run();
     }
     const std::optional<Tail>& tail = container_.tail();
-    report.identical = tail && report.summary.id == tail->id &&
-                       report.summary.container_bytes == container_.source().size();
+    report.identical = tail && report.summary.id == tail->id;
     if (!report.index_used && !report.identical) check_end();
+    if (const auto foreign = container_.foreign_block(progress_.end)) {
+      progress_.lose(
+          0, Error(ErrorCode::kInvalidArgument,
+                   fmt::format("byte {}: a block of another container, which is passed over",
+                               *foreign)));
+    }
     if (!whole && report.losses == 0 && container_.header().order != PackOrder::kInput) {
       progress_.lose(
           0, Error(ErrorCode::kCorrupt,
@@ -129,12 +143,13 @@ class Recovery {
 // as it was, where something is missing.
 bool Recovery::copy_whole() {
   const Header& header = container_.header();
-  const ContainerReader* const reader = container_.reader();
+  const Dictionary* const dictionary = container_.dictionary();
   ContainerWriter writer(sink_, header, memory_);
   SeenKeys keys(memory_);
   std::vector<bool> sample_starts;
   std::string previous;
   std::uint64_t pieces_left = 0;
+  std::uint64_t record_bytes = 0;  // of the record in pieces
   progress_.end = header.header_bytes;
   bool whole = true;
   try {
@@ -143,16 +158,17 @@ bool Recovery::copy_whole() {
       const BlockHeader& h = block->header;
       const bool continues = h.kind == BlockKind::kNextPiece;
       if (h.number != writer.blocks() || h.first_record != keys.size() ||
-          continues != (pieces_left > 0) || (continues && block->slots[0].key != previous) ||
+          continues != (pieces_left > 0) ||
+          (continues && (block->slots[0].key != previous || h.record_bytes != record_bytes)) ||
           (h.kind == BlockKind::kDictionary && h.number != 0)) {
         whole = false;
         break;
       }
-      const SealedBlock sealed =
-          h.kind == BlockKind::kDictionary && reader
-              ? build_dictionary_block(header, h.number, reader->index().dictionary())
-              : seal_again(header, *block);
+      const SealedBlock sealed = h.kind == BlockKind::kDictionary && dictionary != nullptr
+                                     ? build_dictionary_block(header, h.number, dictionary->bytes())
+                                     : seal_again(header, *block, dictionary);
       if (is_piece(h.kind)) {
+        record_bytes = h.record_bytes;
         const std::uint64_t pieces = pieces_of(h.record_bytes, header.piece_bytes);
         pieces_left = continues ? pieces_left - 1 : pieces - 1;
         if (h.piece + pieces_left + 1 != pieces) {
@@ -172,7 +188,8 @@ bool Recovery::copy_whole() {
       progress_.advanced();
     }
     whole = whole && pieces_left == 0;
-    if (reader) whole = whole && writer.blocks() == reader->index().blocks();
+    if (const Index* index = container_.index())
+      whole = whole && writer.blocks() == index->blocks();
     if (whole) {
       keys.sort();
       progress_.report.summary = writer.seal(keys, sample_starts);
@@ -191,19 +208,33 @@ bool Recovery::copy_whole() {
 // Without an index: whether the blocks that were found are all that there were. The counts of the
 // footer, damaged as it is, may say so.
 void Recovery::check_end() {
-  const std::uint64_t footer = round_up(progress_.end, kFooterAlign);
-  std::optional<FooterHeader> counts;
-  if (footer <= container_.source().size() &&
-      container_.source().size() - footer >= FooterHeader::kBytes) {
-    const SourceBytes bytes(container_.source(), footer, FooterHeader::kBytes);
-    counts = FooterHeader::decode((*bytes).data());
+  std::optional<std::uint64_t> records;
+  if (const Index* index = container_.index()) {
+    records = index->records();
+  } else {
+    const std::uint64_t footer = round_up(progress_.end, kFooterAlign);
+    const ByteSource& source = container_.source();
+    if (footer <= source.size() && source.size() - footer >= FooterHeader::kBytes) {
+      const SourceBytes bytes(source, footer, FooterHeader::kBytes);
+      const FooterHeader counts = FooterHeader::decode((*bytes).data());
+      if (counts.blocks == progress_.blocks && counts.records == progress_.records)
+        records = counts.records;
+    }
   }
-  if (counts && counts->blocks == progress_.blocks && counts->records == progress_.records) return;
-  progress_.lose(
-      0, Error(ErrorCode::kTruncated,
-               fmt::format("byte {}: neither a block nor the footer follows; whatever records came "
-                           "after the first {} are lost",
-                           progress_.end, progress_.records)));
+  if (!records) {
+    progress_.report.all_known = false;
+    progress_.lose(
+        0, Error(ErrorCode::kTruncated,
+                 fmt::format("byte {}: neither a block nor the footer follows; whatever records "
+                             "came after the first {} are lost",
+                             progress_.end, progress_.records)));
+  } else if (*records > progress_.records) {
+    const std::uint64_t lost = *records - progress_.records;
+    progress_.lose(lost,
+                   Error(ErrorCode::kCorrupt,
+                         fmt::format("byte {}: the last {} are lost", progress_.end,
+                                     lost == 1 ? "record" : fmt::format("{} records", lost))));
+  }
 }
 
 }  // namespace

@@ -40,9 +40,9 @@ Salvage::Salvage(const DamagedContainer& container, ByteSink& sink, Workers& wor
 ContainerSummary Salvage::run() {
   progress_.end = header_.header_bytes;
   progress_.blocks = progress_.records = 0;
-  if (const ContainerReader* reader = container_.reader();
-      reader != nullptr && !reader->index().dictionary().empty()) {
-    add_dictionary(reader->index().dictionary());
+  if (const Dictionary* dictionary = container_.dictionary()) {
+    const ByteView bytes = dictionary->bytes();
+    assembler_.add_dictionary(Bytes(bytes.begin(), bytes.end()));
   }
   const std::unique_ptr<FoundBlocks> blocks = container_.blocks();
   while (std::optional<FoundBlock> found = blocks->next()) {
@@ -61,11 +61,6 @@ ContainerSummary Salvage::run() {
   assembler_.finish();
   keys_.sort();
   return writer_.seal(keys_, sample_starts_);
-}
-
-void Salvage::add_dictionary(ByteView dictionary) {
-  assembler_.add_dictionary(Bytes(dictionary.begin(), dictionary.end()));
-  has_dictionary_ = true;
 }
 
 // What is missing between the block before and this one.
@@ -99,21 +94,14 @@ void Salvage::add_block(const std::shared_ptr<const FoundBlock>& block) {
   const BlockHeader& h = block->header;
   if (is_piece(h.kind)) return add_piece(*block);
   if (h.kind == BlockKind::kDictionary) {
-    if (has_dictionary_) return;
-    try {
-      const EncodedRecord dictionary = stored_record(*block, block->slots[0]);
-      add_dictionary(dictionary.stored);
-    } catch (const Error& error) {
-      progress_.lose(0, error.within("block 0: the container's dictionary is lost"));
-    }
+    if (container_.dictionary() == nullptr)
+      progress_.lose(0, Error(ErrorCode::kCorrupt, "block 0: the container's dictionary is lost"));
     return;
   }
   for (std::size_t i = 0; i < block->slots.size(); ++i) {
     const FoundBlock::Slot& slot = block->slots[i];
     try {
-      const EncodedRecord record = stored_record(*block, slot);
-      if (record.codec == Codec::kZstdDictionary && !has_dictionary_)
-        throw Error(ErrorCode::kCorrupt, "it needs the container's dictionary");
+      const EncodedRecord record = stored_record(*block, slot, container_.dictionary());
       if (record.raw_bytes > header_.piece_bytes ||
           record.cost(header_.align) > header_.block_bytes - block_overhead(header_.align))
         throw Error(ErrorCode::kCorrupt, "larger than a block of this container");
@@ -138,15 +126,12 @@ void Salvage::add_piece(const FoundBlock& block) {
   }
   std::string why;
   try {
-    const EncodedRecord record = stored_record(block, slot);
+    const EncodedRecord record = stored_record(block, slot, container_.dictionary());
     if (first) pending_ = Pending{slot.key, h.record_bytes, {}};
     const std::uint64_t done = h.piece * std::uint64_t{header_.piece_bytes};
-    if (record.codec == Codec::kZstdDictionary && !has_dictionary_) {
-      why = "it needs the container's dictionary";
-    } else if (h.piece != pending_->pieces.size() || h.record_bytes != pending_->record_bytes ||
-               slot.key != pending_->key || done >= h.record_bytes ||
-               record.raw_bytes !=
-                   std::min<std::uint64_t>(header_.piece_bytes, h.record_bytes - done)) {
+    if (h.piece != pending_->pieces.size() || h.record_bytes != pending_->record_bytes ||
+        slot.key != pending_->key || done >= h.record_bytes ||
+        record.raw_bytes != std::min<std::uint64_t>(header_.piece_bytes, h.record_bytes - done)) {
       why = fmt::format("piece {} does not belong to it", h.piece);
     } else {
       pending_->pieces.push_back({block.offset + slot.begin, slot.end - slot.begin});

@@ -38,7 +38,6 @@ class Salvage {
   };
 
   void account_for_gap(const FoundBlock& block);
-  void add_dictionary(ByteView dictionary);
   void add_block(const std::shared_ptr<const FoundBlock>& block);
   void add_piece(const FoundBlock& block);
   void drop_pending();
@@ -55,7 +54,6 @@ class Salvage {
   std::vector<bool> sample_starts_;
   std::string open_stem_;
   bool sample_open_ = false;
-  bool has_dictionary_ = false;
   std::optional<Pending> pending_;
   std::optional<std::uint64_t>
       lost_pieces_of_;  // number of the record whose pieces are passed over

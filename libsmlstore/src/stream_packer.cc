@@ -34,13 +34,13 @@ class StreamPacker {
         options_(options),
         memory_(options.memory != nullptr ? options.memory : &spill_),
         workers_(options.threads),
-        writer_(sink, header_of(options), memory_),
-        limits_(options, writer_.header(), workers_.threads()),
+        sink_(sink),
+        header_(header_of(options)),
+        limits_(options, header_, workers_.threads()),
         keys_(memory_),
         stems_(memory_),
         trainer_(options.compression),
-        batches_(workers_),
-        assembler_(writer_, workers_, limits_.blocks, [this] { block_appended(); }) {}
+        batches_(workers_) {}
 
   ContainerSummary run();
 
@@ -51,7 +51,7 @@ class StreamPacker {
   void add(const RecordStream::Record& record, bool starts_sample);
   void add_large(const RecordStream::Record& record, ByteView front, bool starts_sample);
   void end_batch();
-  void start_encoding();
+  void start_encoding(std::string_view large_key = {}, ByteView large_front = {});
   void submit(BatchPointer batch);
   void take_batch();
   void drain();
@@ -64,7 +64,8 @@ class StreamPacker {
   SpillMemory spill_;
   std::pmr::memory_resource* memory_;
   Workers workers_;
-  ContainerWriter writer_;
+  ByteSink& sink_;
+  Header header_;
   InFlight limits_;
   SeenKeys keys_;
   SeenKeys stems_;
@@ -77,7 +78,8 @@ class StreamPacker {
   std::vector<BatchPointer> waiting_;  // until the dictionary is trained
   std::optional<EncoderPool> encoders_;
   OrderedTasks<BatchPointer> batches_;
-  BlockAssembler assembler_;
+  std::optional<ContainerWriter> writer_;  // from start_encoding() on
+  std::optional<BlockAssembler> assembler_;
 };
 
 ContainerSummary StreamPacker::run() {
@@ -90,9 +92,9 @@ ContainerSummary StreamPacker::run() {
   end_batch();
   start_encoding();
   drain();
-  assembler_.finish();
+  assembler_->finish();
   keys_.sort();
-  return writer_.seal(keys_, sample_starts_);
+  return writer_->seal(keys_, sample_starts_);
 }
 
 // Whether the record is packed: not where it belongs to another part or is a duplicate.
@@ -129,7 +131,7 @@ bool StreamPacker::accept(const RecordStream::Record& record, bool& starts_sampl
 }
 
 void StreamPacker::add(const RecordStream::Record& record, bool starts_sample) {
-  const std::uint32_t piece_bytes = writer_.header().piece_bytes;
+  const std::uint32_t piece_bytes = header_.piece_bytes;
   // One byte more than a piece tells a large record from one that just fits.
   buffer_.resize(std::size_t{piece_bytes} + 1);
   const std::size_t wanted =
@@ -156,12 +158,22 @@ void StreamPacker::end_batch() {
   if (!trainer_.wants_more()) start_encoding();
 }
 
-void StreamPacker::start_encoding() {
+// `large_...`: of the record that comes next, where that is one in pieces.
+void StreamPacker::start_encoding(std::string_view large_key, ByteView large_front) {
   if (encoders_) return;
+  TagHash tag(header_);
+  for (const BatchPointer& batch : waiting_) {
+    for (const RecordBatch::Item& item : batch->records.items())
+      tag.add(item.key, batch->records.raw(item));
+  }
+  if (!large_key.empty()) tag.add(large_key, large_front);
+  header_.tag = tag.tag();
+  writer_.emplace(sink_, header_, memory_);
+  assembler_.emplace(*writer_, workers_, limits_.blocks, [this] { block_appended(); });
   std::shared_ptr<const Dictionary> dictionary;
   if (std::optional<Bytes> bytes = trainer_.train(std::nullopt)) {
     dictionary = std::make_shared<const Dictionary>(*bytes, options_.compression.level);
-    assembler_.add_dictionary(std::move(*bytes));
+    assembler_->add_dictionary(std::move(*bytes));
   }
   encoders_.emplace(options_.compression, std::move(dictionary));
   for (BatchPointer& batch : std::exchange(waiting_, {})) submit(std::move(batch));
@@ -179,7 +191,7 @@ void StreamPacker::submit(BatchPointer batch) {
 void StreamPacker::take_batch() {
   const BatchPointer batch = batches_.take();
   for (const RecordBatch::Item& item : batch->records.items()) {
-    assembler_.add(item.encoded, batch, item.starts_sample);
+    assembler_->add(item.encoded, batch, item.starts_sample);
   }
 }
 
@@ -189,9 +201,9 @@ void StreamPacker::drain() {
 
 void StreamPacker::add_large(const RecordStream::Record& record, ByteView front,
                              bool starts_sample) {
-  const std::uint32_t piece_bytes = writer_.header().piece_bytes;
+  const std::uint32_t piece_bytes = header_.piece_bytes;
   end_batch();
-  start_encoding();
+  start_encoding(record.key, front);
   drain();
 
   // Where the size is not known beforehand, the record is laid aside until it is.
@@ -231,7 +243,7 @@ void StreamPacker::add_large(const RecordStream::Record& record, ByteView front,
     batch->records.encode(*encoder);
     return BlockAssembler::Piece{batch->records.items().front().encoded, batch};
   };
-  assembler_.add_in_pieces(record_bytes, piece, true, starts_sample);
+  assembler_->add_in_pieces(record_bytes, piece, true, starts_sample);
 }
 
 }  // namespace

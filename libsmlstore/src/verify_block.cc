@@ -104,6 +104,7 @@ class BlockVerifier {
     };
     attempt([&] { same("block number", h.number, number_); });
     attempt([&] { same("first record", h.first_record, row_.first_record); });
+    attempt([&] { same("tag", h.tag, container_.reader->header().tag); });
     attempt([&] { same("size", h.block_bytes, block_.size()); });
     attempt([&] {
       same("kind", static_cast<std::uint64_t>(h.kind), static_cast<std::uint64_t>(row_.kind));

@@ -198,9 +198,9 @@ class Block:
 
     FIELDS = ("number", "first_record", "size", "slots_offset", "slots", "table_stored_bytes", "table_raw_bytes",
               "table_codec",
-              "kind", "reserved", "record_bytes", "piece", "reserved2")
+              "kind", "reserved", "record_bytes", "piece", "tag")
 
-    def image(self, number, first_record, align):
+    def image(self, number, first_record, align, tag=0):
         """The block's bytes, and where in it each slot starts."""
         paddings = []
         for i, slot in enumerate(self.slots):
@@ -224,7 +224,7 @@ class Block:
         values = dict(zip(self.FIELDS, (number, first_record, at + len(body), at, len(self.slots), len(stored),
                                         len(table),
                                         STORED if self.stored_table is None else ZSTD, self.kind, 0, self.record_bytes,
-                                        self.piece, 0)))
+                                        self.piece, tag)))
         values.update({name: v for name, v in self.fields.items() if name != "crc_flip" and name != "magic"})
         head = struct.pack("<QQIIIIIBBHQII", *(values[name] for name in self.FIELDS))
         crc = crc32c(stored, crc32c(head)) ^ self.fields.get("crc_flip", 0)
@@ -235,8 +235,8 @@ class Block:
 class Header:
     FIELDS = ("magic", "version", "header_bytes", "incompatible", "compatible", "seed", "block_bytes", "piece_bytes",
               "align",
-              "part", "parts", "order", "grouping", "reserved")
-    FORMAT = "<8sIIQQQIIIIIBB62s"
+              "part", "parts", "order", "grouping", "reserved", "tag")
+    FORMAT = "<8sIIQQQIIIIIBB58sI"
 
     def __init__(self, **fields):
         self.magic, self.version = HEADER_MAGIC, 1
@@ -245,6 +245,7 @@ class Header:
         self.part = self.parts = 0
         self.order, self.grouping = NAME, 0
         self.reserved = b""
+        self.tag = 0
         self.piece_bytes = self.header_bytes = None
         self.__dict__.update(fields)
         if self.piece_bytes is None:
@@ -329,7 +330,7 @@ class Container:
     def lay(self):
         self.images, self.starts, first = [], [], 0
         for number, block in enumerate(self.blocks):
-            image, starts = block.image(number, first, self.head.align)
+            image, starts = block.image(number, first, self.head.align, self.head.tag)
             self.images.append(bytearray(image))
             self.starts.append(starts)
             if block.kind in (RECORDS, FIRST):

@@ -30,7 +30,7 @@ class Index:
         check(data[:8] == b"\x89SML\r\n\x1a\n" and len(data) >= 128, "not a container")
         check(len(data) >= 192, "shorter than header and tail", "truncated")
         names = "magic version header_bytes incompatible compatible seed block_bytes piece_bytes align part parts"
-        h = unpack("8sIIQQQIIIIIBB62sI", names + " order grouping reserved crc32c", data)
+        h = unpack("8sIIQQQIIIIIBB58sII", names + " order grouping reserved tag crc32c", data)
         check(h.version <= 1, f"version {h.version}", "unsupported")
         check(h.crc32c == crc32c(data[:124]), "header: crc32c")
         check(h.version == 1, "version 0")
@@ -41,7 +41,7 @@ class Index:
         check(1 <= h.piece_bytes <= h.block_bytes - 8192 - 3 * h.align, f"piece_bytes {h.piece_bytes}")
         check(h.part <= h.parts <= 65536 and (h.part == 0) == (h.parts == 0), f"part {h.part} of {h.parts}")
         check(h.order <= 2 and h.grouping <= 1, f"order {h.order}, grouping {h.grouping}")
-        check(h.reserved == bytes(62), "header: reserved bytes")
+        check(h.reserved == bytes(58), "header: reserved bytes")
         return h
 
     def _read_footer(self):

@@ -82,7 +82,7 @@ class IndependentReader(unittest.TestCase):
              "compatible_features": h.compatible, "seed": h.seed, "block_bytes": h.block_bytes,
              "piece_bytes": h.piece_bytes,
              "align": h.align, "part": h.part, "parts": h.parts, "order": ORDERS[h.order],
-             "grouping": GROUPINGS[h.grouping]},
+             "grouping": GROUPINGS[h.grouping], "tag": "%08x" % h.tag},
             twin["header"])
         self.assertEqual({name: getattr(c.footer, name) for name in twin["counts"]}, twin["counts"])
         self.assertEqual(sorted(c.sections), twin["footer"]["sections"])

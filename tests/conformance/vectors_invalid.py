@@ -198,8 +198,8 @@ def vectors():
     at_open("header-bit", "A bit of the header is wrong.", flipped(good, 33), "header: checksum mismatch")
     at_open("feature-0", "Incompatible feature 0.", base(incompatible=1), "feature 0", "unsupported")
     at_open("feature-63", "Incompatible feature 63.", base(incompatible=1 << 63), "feature 63", "unsupported")
-    for offset in (62, 93, 123):
-        reserved = bytearray(62)
+    for offset in (62, 93, 119):
+        reserved = bytearray(58)
         reserved[offset - 62] = 1
         at_open("header-reserved-%d" % offset, "A reserved byte of the header is not zero.",
                 base(reserved=bytes(reserved)),
@@ -670,8 +670,8 @@ def vectors():
         ("kind-slots", {"kind": FIRST, "record_bytes": 1}, "a block of this kind has one slot"),
         ("reserved", {"reserved": 1}, "block header: reserved bytes are not zero"),
         ("reserved-high", {"reserved": 0x8000}, "block header: reserved bytes are not zero"),
-        ("reserved-2", {"reserved2": 1}, "block header: reserved bytes are not zero"),
-        ("reserved-2-high", {"reserved2": 1 << 31}, "block header: reserved bytes are not zero"),
+        ("tag", {"tag": 1}, "its header gives tag 1, the index 0"),
+        ("tag-high", {"tag": 1 << 31}, "its header gives tag 2147483648, the index 0"),
         ("record-bytes", {"record_bytes": 1}, "record size contradicts the kind"),
         ("piece", {"piece": 1}, "piece number contradicts the kind"),
     ):

@@ -69,7 +69,7 @@ class Valid:
         data = pack(self.records, *self.options)
         if self.same_as_forged:
             head = forge.Header.read(data)
-            fields = {name: getattr(head, name) for name in ("order", "grouping", "seed", "block_bytes", "align")}
+            fields = {name: getattr(head, name) for name in ("order", "grouping", "seed", "block_bytes", "align", "tag")}
             again = forge.Container(self.records, **fields).seal()
             assert again == data, self.name + ": sml and the documents, in Python, make different bytes"
         return data
@@ -155,7 +155,8 @@ def twin(vector, data):
                    "incompatible_features": head.incompatible,
                    "compatible_features": head.compatible, "seed": head.seed, "block_bytes": head.block_bytes,
                    "piece_bytes": head.piece_bytes, "align": head.align, "part": head.part, "parts": head.parts,
-                   "order": ORDER_NAMES[head.order], "grouping": ["none", "stem"][head.grouping]},
+                   "order": ORDER_NAMES[head.order], "grouping": ["none", "stem"][head.grouping],
+                   "tag": "%08x" % head.tag},
         "footer": {"offset": layout.footer_offset, "bytes": layout.footer_bytes,
                    "crc32c": "%08x" % layout.footer_crc32c,
                    "sections": sorted(layout.sections)},

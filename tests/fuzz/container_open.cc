@@ -58,18 +58,21 @@ struct FoundBlock {
 };
 
 // Throws nothing: here a source gives all that it has.
-std::vector<FoundBlock> scan(ByteView container) {
+std::vector<FoundBlock> scan(ByteView container, std::uint32_t tag) {
   std::vector<FoundBlock> found;
   const MemorySource source(container);
-  BlockScan blocks(source, Header::kBytes, container.size());
+  BlockScan blocks(source, Header::kBytes, container.size(), tag);
   std::uint64_t end = Header::kBytes;
   while (const std::optional<ScannedBlock> block = blocks.next()) {
     const BlockHeader& header = block->table.header();
     check(block->offset >= end, "scanned blocks overlap");
-    end = block->offset + header.block_bytes;
-    check(end <= container.size() && blocks.position() == end, "a scanned block out of bounds");
-    check(std::ranges::equal(*block->bytes, container.subspan(block->offset, header.block_bytes)),
-          "a scanned block with the bytes of another");
+    end = block->offset + (*block->bytes).size();
+    check(end <= container.size() && (*block->bytes).size() <= header.block_bytes,
+          "a scanned block out of bounds");
+    check(header.tag == tag, "a scanned block of another container");
+    check(
+        std::ranges::equal(*block->bytes, container.subspan(block->offset, (*block->bytes).size())),
+        "a scanned block with the bytes of another");
     check(found.empty() || (header.number > found.back().header.number &&
                             header.first_record >= found.back().header.first_record),
           "scanned blocks that do not ascend");
@@ -176,7 +179,9 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const sml::ByteView bytes = container.bytes;
   const std::uint64_t open_bytes = kIndexMemory + kIndexMemoryPerByte * bytes.size();
   MemoryLimit limit(open_bytes + kScanMemoryPerByte * bytes.size());
-  const std::vector<FoundBlock> found = scan(bytes);
+  const std::uint32_t tag =
+      bytes.size() < sml::Header::kBytes ? 0 : sml::load<std::uint32_t>(bytes.data() + 120);
+  const std::vector<FoundBlock> found = scan(bytes, tag);
   // A scan keeps a few fields of each block.
   limit.set(2 * open_bytes + 4 * found.size() * sizeof(FoundBlock));
   const auto source = std::make_shared<sml::MemorySource>(bytes);

@@ -37,6 +37,7 @@ struct ContainerOptions {
   std::uint32_t parts = 0;
   CompressionOptions::Mode compress = CompressionOptions::Mode::kNone;
   std::string dictionary;  // empty: none
+  std::uint32_t tag = 0;
 };
 
 namespace detail {
@@ -96,6 +97,7 @@ inline Bytes build_container(const std::vector<Record>& records,
   header.parts = options.parts;
   header.order = options.order;
   header.grouping = options.grouping;
+  header.tag = options.tag;
 
   MemorySink sink;
   ContainerWriter writer(sink, header);

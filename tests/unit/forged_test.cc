@@ -115,15 +115,17 @@ TEST_CASE("a scan does not count beyond the last number and start again") {
     return sml::build_block(sml::Header(), number, first_record, {record}).bytes;
   };
   constexpr std::uint64_t kLast = ~std::uint64_t{0};
-  for (const auto& [number, first_record] :
+  for (const auto& numbers :
        {std::pair{kLast, std::uint64_t{0}}, std::pair{std::uint64_t{0}, kLast}}) {
+    const std::uint64_t number = numbers.first;
+    const std::uint64_t first_record = numbers.second;
     CAPTURE(number);
     Bytes bytes = block(number, first_record);
     const std::uint64_t end = bytes.size();
     const Bytes next = block(1, 1);
     bytes.insert(bytes.end(), next.begin(), next.end());
     const sml::MemorySource source(bytes);
-    sml::BlockScan scan(source, 0, bytes.size());
+    sml::BlockScan scan(source, 0, bytes.size(), 0);
     const auto found = scan.next();
     REQUIRE(found.has_value());
     CHECK(found->offset == end);

@@ -408,3 +408,135 @@ TEST_CASE("what is recovered does not depend on the number of threads") {
     CHECK(sink.bytes() == first);
   }
 }
+
+namespace {
+
+Bytes glued(std::initializer_list<sml::ByteView> parts) {
+  Bytes bytes;
+  for (const sml::ByteView part : parts) bytes.insert(bytes.end(), part.begin(), part.end());
+  return bytes;
+}
+
+std::vector<Record> versions(const std::string& version) {
+  std::vector<Record> records;
+  for (int i = 0; i < 40; ++i)
+    records.push_back(
+        {std::to_string(10 + i), version + noise(static_cast<std::uint64_t>(i), 3000)});
+  return records;
+}
+
+}  // namespace
+
+TEST_CASE("records of a container that is itself a record are never given") {
+  // Keys of both are the same; the contents differ.
+  ContainerOptions small;
+  small.tag = 1;
+  small.order = PackOrder::kName;
+  std::vector<Record> records = versions("new");
+  records.push_back(
+      {"99.backup.sml", std::string(sml::as_text(build_container(versions("old"), small)))});
+  ContainerOptions options;
+  options.tag = 2;
+  options.block_bytes = 1U << 20;
+  const Bytes sound = build_container(records, options);
+  const std::map<std::string, std::string> contents = contents_of(records);
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 60; ++i) {
+    Bytes damaged = sound;
+    flip(damaged, damaged.size() - 100);  // the footer
+    if (i % 3 == 0) damaged.resize(200 + random() % (damaged.size() - 200));
+    if (i % 3 == 1) flip(damaged, 128 + random() % 64);  // the header of block 0
+    if (i % 4 == 3) flip(damaged, 20);                   // the header
+    if (i % 3 == 1) {
+      sml::MemorySink sink;
+      const auto source = std::make_shared<MemorySource>(damaged);
+      if (i % 4 == 3) continue;  // of this container nothing is left to go by
+      CHECK(sml::recover(source, sink, {}).summary.counts.records == 0);
+      continue;
+    }
+    const Outcome outcome = recover_bytes(damaged);
+    for (const auto& [key, content] : outcome.records) {
+      CAPTURE(key);
+      REQUIRE(contents.count(key) == 1);
+      CHECK(contents.at(key) == content);
+    }
+  }
+}
+
+TEST_CASE("of a block that was cut off, the records in front of the cut are there") {
+  ContainerOptions options;
+  options.order = PackOrder::kInput;
+  options.block_bytes = 1U << 20;
+  std::vector<Record> records;
+  for (int i = 0; i < 100; ++i)
+    records.push_back({std::to_string(100 + i), noise(static_cast<std::uint64_t>(i), 2000)});
+  Bytes bytes = build_container(records, options);
+  const ContainerReader reader(std::make_shared<MemorySource>(bytes));
+  REQUIRE(reader.index().blocks() == 1);
+  bytes.resize(reader.index().place(63).offset + 17);
+  const Outcome outcome = recover_bytes(bytes);
+  CHECK(outcome.records.size() == 63);
+  CHECK(outcome.report.records_lost == 37);
+  CHECK(outcome.mentions("record '163': it lies behind the end of the file"));
+  CHECK_FALSE(outcome.report.all_known);
+}
+
+TEST_CASE("bytes in front, behind or in between cost nothing but what they tear apart") {
+  for (ContainerOptions kind : kinds()) {
+    kind.tag = 5;
+    const Bytes sound = build_container(varied_records(), kind);
+    const ContainerReader reader(std::make_shared<MemorySource>(sound));
+    const Bytes zeros(5000);
+    for (const std::size_t count : {std::size_t{1}, std::size_t{4096}, std::size_t{5000}}) {
+      const sml::ByteView garbage = sml::ByteView(zeros).first(count);
+      CHECK(recover_bytes(glued({garbage, sound})).bytes == sound);
+      CHECK(recover_bytes(glued({sound, garbage})).bytes == sound);
+      // Between two blocks.
+      const std::uint64_t at = reader.index().block_offset(2);
+      const Outcome between = recover_bytes(
+          glued({sml::ByteView(sound).first(at), garbage, sml::ByteView(sound).subspan(at)}));
+      CHECK(between.bytes == sound);
+      CHECK(between.losses.empty());
+      CHECK(between.report.identical);
+    }
+  }
+}
+
+TEST_CASE("of several containers one behind the other one is recovered, and the others are told") {
+  ContainerOptions one;
+  one.tag = 1;
+  ContainerOptions two;
+  two.tag = 2;
+  const Bytes a = build_container(versions("a"), one);
+  const Bytes b = build_container(versions("b"), two);
+  const Outcome whole = recover_bytes(glued({a, b}));
+  CHECK(whole.bytes == b);
+  CHECK(whole.losses ==
+        std::vector<std::string>{"byte 128: a block of another container, which is passed over"});
+  const Outcome cut = recover_bytes(glued({a, sml::ByteView(b).first(b.size() - 1)}));
+  CHECK(cut.bytes == a);
+  CHECK(cut.mentions("a block of another container, which is passed over"));
+  const Outcome torn = recover_bytes(glued({sml::ByteView(a).first(a.size() / 2), b}));
+  CHECK(torn.bytes == b);
+  CHECK(torn.report.losses == 1);
+}
+
+TEST_CASE("records whose checksums are right, but which do not decode, are lost") {
+  ContainerOptions options;
+  options.compress = sml::CompressionOptions::Mode::kZstd;
+  options.order = PackOrder::kInput;
+  Bytes bytes = build_container({{"a", words(1, 3000)}, {"b", words(2, 3000)}}, options);
+  const ContainerReader reader(std::make_shared<MemorySource>(bytes));
+  const sml::Place place = reader.index().place(0);
+  REQUIRE(reader.index().raw_bytes(0) > place.slot_bytes);
+  // Damage that whoever wrote it has sealed.
+  for (std::uint64_t i = 40; i < 60; ++i) flip(bytes, place.offset + i);
+  sml::SlotPrefix prefix = sml::SlotPrefix::decode(bytes.data() + place.offset);
+  prefix.crc32c = prefix.checksum(sml::crc32c(sml::ByteView(bytes).subspan(
+      place.offset + sml::SlotPrefix::kBytes, place.slot_bytes - sml::SlotPrefix::kBytes)));
+  prefix.encode(bytes.data() + place.offset);
+  const Outcome outcome = recover_bytes(bytes);
+  CHECK(outcome.report.records_lost == 1);
+  CHECK(outcome.mentions("record 'a': the compressed record"));
+  CHECK(outcome.records.at("b") == words(2, 3000));
+}

@@ -28,6 +28,12 @@ std::vector<Record> many_records(std::size_t count, char fill) {
   return records;
 }
 
+ContainerOptions tagged(std::uint32_t tag) {
+  ContainerOptions options;
+  options.tag = tag;
+  return options;
+}
+
 struct Blocks {
   Bytes bytes;
   std::vector<std::uint64_t> offsets;  // and where the last one ends
@@ -45,13 +51,14 @@ Blocks blocks_of(Bytes bytes) {
 // Numbers of the blocks that a scan of all bytes gives; each is where it was.
 std::vector<std::uint64_t> scanned(const Blocks& blocks) {
   const MemorySource source(blocks.bytes);
-  BlockScan scan(source, sml::Header::kBytes, blocks.bytes.size(), sml::kMinBlockBytes);
+  BlockScan scan(source, sml::Header::kBytes, blocks.bytes.size(), 7);
   std::vector<std::uint64_t> numbers;
   while (const std::optional<ScannedBlock> block = scan.next()) {
     const std::uint64_t number = block->table.header().number;
     REQUIRE(number < blocks.offsets.size() - 1);
     CHECK(block->offset == blocks.offsets[number]);
-    CHECK(scan.position() == blocks.offsets[number + 1]);
+    CHECK((*block->bytes).size() ==
+          std::min<std::uint64_t>(blocks.offsets[number + 1], blocks.bytes.size()) - block->offset);
     numbers.push_back(number);
   }
   return numbers;
@@ -69,7 +76,7 @@ void damage(Blocks& blocks, std::uint64_t offset) { blocks.bytes[offset] ^= std:
 }  // namespace
 
 TEST_CASE("a scan gives every block, in order, and ends before the footer") {
-  const Blocks blocks = blocks_of(build_container(many_records(40, 'x')));
+  const Blocks blocks = blocks_of(build_container(many_records(40, 'x'), tagged(7)));
   CHECK(blocks.offsets.size() == 7);
   CHECK(scanned(blocks) == all_but(6, {}));
 }
@@ -79,7 +86,7 @@ TEST_CASE("an empty container has no blocks") {
 }
 
 TEST_CASE("a scan passes over blocks whose header or table is damaged, wherever it is hit") {
-  const Blocks sound = blocks_of(build_container(many_records(40, 'x')));
+  const Blocks sound = blocks_of(build_container(many_records(40, 'x'), tagged(7)));
   for (const std::uint64_t block : {0U, 2U, 5U}) {
     for (std::uint64_t at = 0; at < 70; ++at) {
       CAPTURE(block);
@@ -92,54 +99,64 @@ TEST_CASE("a scan passes over blocks whose header or table is damaged, wherever 
 }
 
 TEST_CASE("several damaged blocks are passed over together") {
-  Blocks blocks = blocks_of(build_container(many_records(40, 'x')));
+  Blocks blocks = blocks_of(build_container(many_records(40, 'x'), tagged(7)));
   for (const std::uint64_t block : {1U, 2U, 4U}) damage(blocks, blocks.offsets[block] + 24);
   CHECK(scanned(blocks) == all_but(6, {1, 2, 4}));
 }
 
 TEST_CASE("damage of slots is no matter of a scan") {
-  Blocks blocks = blocks_of(build_container(many_records(40, 'x')));
+  Blocks blocks = blocks_of(build_container(many_records(40, 'x'), tagged(7)));
   damage(blocks, blocks.offsets[3] - 10);
   CHECK(scanned(blocks) == all_but(6, {}));
 }
 
-TEST_CASE("a container that is cut gives the blocks that are whole") {
-  const Blocks sound = blocks_of(build_container(many_records(40, 'x')));
-  for (const std::uint64_t cut : {sound.offsets[3] - 1, sound.offsets[3], sound.offsets[3] + 63}) {
+TEST_CASE("a container that is cut gives the block that is cut too, if its table is there") {
+  const Blocks sound = blocks_of(build_container(many_records(40, 'x'), tagged(7)));
+  for (const std::uint64_t cut :
+       {sound.offsets[3] - 1, sound.offsets[3], sound.offsets[3] + 63, sound.offsets[3] + 1000}) {
     Blocks blocks = sound;
     blocks.bytes.resize(cut);
-    const std::uint64_t whole = cut >= sound.offsets[3] ? 3 : 2;
-    CHECK(scanned(blocks) == all_but(whole, {}));
+    CHECK(scanned(blocks) == all_but(cut >= sound.offsets[3] + 1000 ? 4 : 3, {}));
   }
 }
 
-TEST_CASE("blocks of a container that is a record of a damaged block are not taken for its own") {
-  // The record's blocks 1, 2, ... lie in block 1: after damage of its header they could follow
-  // block 0.
-  ContainerOptions small;
-  small.block_bytes = sml::kMinBlockBytes;
-  std::vector<Record> inner;
-  for (int i = 0; i < 3; ++i) inner.push_back({"i" + std::to_string(i), std::string(40000, 'i')});
-  // Blocks that are small enough to lie in one record: written with pieces of 4000 bytes.
+TEST_CASE("blocks of a container that is a record are not taken for its own, whatever is damaged") {
+  // The record's blocks 0, 1, ... lie in block 1.
+  ContainerOptions small = tagged(8);
   small.piece_bytes = 4000;
   small.order = sml::PackOrder::kInput;
-  const Bytes nested = build_container({inner[0]}, small);
+  const Bytes nested = build_container({{"i", std::string(40000, 'i')}}, small);
   REQUIRE(nested.size() < 60000);
-
-  ContainerOptions options;
+  ContainerOptions options = tagged(7);
   options.order = sml::PackOrder::kInput;
   std::vector<Record> records = many_records(7, 'x');  // block 0
   records.push_back({"nested.sml", std::string(sml::as_text(nested))});
   for (const Record& record : many_records(20, 'y'))
     records.push_back({"s" + record.key, record.content});
-  Blocks blocks = blocks_of(build_container(records, options));
-  const std::uint64_t count = blocks.offsets.size() - 1;
+  const Blocks sound = blocks_of(build_container(records, options));
+  const std::uint64_t count = sound.offsets.size() - 1;
   REQUIRE(count == 5);
-  CHECK(scanned(blocks) == all_but(count, {}));
-  damage(blocks, blocks.offsets[1] + 8);
-  CHECK(scanned(blocks) == all_but(count, {1}));
-  // The last but one and the last: what follows is the footer.
-  damage(blocks, blocks.offsets[2] + 8);
-  damage(blocks, blocks.offsets[3] + 8);
-  CHECK(scanned(blocks) == all_but(count, {1, 2, 3}));
+  for (unsigned lost = 0; lost < 1U << count; ++lost) {
+    Blocks blocks = sound;
+    std::vector<std::uint64_t> missing;
+    for (std::uint64_t b = 0; b < count; ++b) {
+      if ((lost >> b & 1) == 0) continue;
+      damage(blocks, blocks.offsets[b] + 8);
+      missing.push_back(b);
+    }
+    CHECK(scanned(blocks) == all_but(count, missing));
+    blocks.bytes.resize(blocks.offsets[2] - 100);  // in the block that holds the record
+    CHECK(scanned(blocks) == all_but(2, missing));
+  }
+}
+
+TEST_CASE("without a tag every intact block is given, also one inside another") {
+  const Bytes nested = build_container({{"i", "x"}}, tagged(8));
+  const Bytes bytes =
+      build_container({{"nested.sml", std::string(sml::as_text(nested))}}, tagged(7));
+  const MemorySource source(bytes);
+  BlockScan scan(source, 0, bytes.size(), std::nullopt);
+  CHECK(scan.next()->table.header().tag == 7);
+  CHECK(scan.next()->table.header().tag == 8);
+  CHECK_FALSE(scan.next().has_value());
 }

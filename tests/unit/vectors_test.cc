@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "smlformat/container_reader.h"
@@ -152,6 +153,7 @@ void check_header(const sml::Header& header, const json& twin) {
   CHECK(header.parts == twin["parts"]);
   CHECK(pack_order_name(header.order) == twin["order"]);
   CHECK(grouping_name(header.grouping) == twin["grouping"]);
+  CHECK(fmt::format("{:08x}", header.tag) == twin["tag"]);
 }
 
 void check_blocks(const sml::Index& index, const json& twin) {

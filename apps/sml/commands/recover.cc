@@ -41,7 +41,8 @@ class RecoverCommand final : public Command {
         "Example:\n"
         "  sml recover damaged.sml -o photos.sml\n"
         "\n"
-        "Exit codes: 0 nothing was lost; 1 failed; 2 wrong usage; 3 done, but something was lost.");
+        "Exit codes: 0 nothing was lost; 1 failed; 2 wrong usage; 3 done, but something is lost or "
+        "may be.");
   }
 
   void resolve() override {
@@ -51,7 +52,7 @@ class RecoverCommand final : public Command {
     if (*output_ == "-") throw UsageError("a container cannot be written to standard output");
     destination_ = parse_location(*output_);
     if (destination_.is_directory()) {
-      throw UsageError(one_line(destination_.path) + " is a directory",
+      throw UsageError(one_line(destination_.path) + " names a directory",
                        "name the file to write: what is recovered belongs to no data set yet");
     }
     struct stat in {};
@@ -103,12 +104,13 @@ class RecoverCommand final : public Command {
   static std::string text_of(const RecoverReport& report) {
     std::string text = "recovered: " + shown_count(report.summary.counts.records, "record") + ", " +
                        shown_size(report.summary.counts.raw_bytes);
-    if (report.identical) {
-      text += "; the container is what it was";
-    } else if (report.losses == 0) {
-      text += "; nothing is lost";
+    if (report.losses == 0) {
+      text += report.identical ? "; the container is what it was" : "; nothing is lost";
     } else if (report.records_lost > 0) {
-      text += "; lost: " + shown_count(report.records_lost, "record");
+      text += (report.all_known ? "; lost: " : "; lost: at least ") +
+              shown_count(report.records_lost, "record");
+    } else if (!report.all_known) {
+      text += "; more may be lost";
     }
     return text + "\n";
   }
@@ -126,6 +128,7 @@ class RecoverCommand final : public Command {
     document["index_used"] = report.index_used;
     document["identical"] = report.identical;
     document["records_lost"] = report.records_lost;
+    document["all_known"] = report.all_known;
     document["losses"] = losses;
     return document.dump(2) + "\n";
   }

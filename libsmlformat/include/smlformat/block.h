@@ -65,8 +65,9 @@ std::uint64_t block_overhead(std::uint32_t align) noexcept;
 // The record table of a block, decoded and checked against the block's size.
 class BlockTable {
  public:
-  // `block` is a whole block. Throws kCorrupt.
-  static BlockTable decode(ByteView block);
+  // `block` is a whole block; with `whole` false one that may be cut anywhere behind its table.
+  // Throws kCorrupt, kTruncated.
+  static BlockTable decode(ByteView block, bool whole = true);
 
   const BlockHeader& header() const noexcept { return header_; }
   std::size_t slots() const noexcept { return slot_ends_.size(); }

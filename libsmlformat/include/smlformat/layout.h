@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "smlformat/bytes.h"
@@ -59,6 +60,9 @@ struct Header {
   std::uint32_t parts = 0;
   PackOrder order = PackOrder::kRandom;
   Grouping grouping = Grouping::kNone;
+  // In every block of the container again: tells them from blocks of another one, which may lie in
+  // this one as a record.
+  std::uint32_t tag = 0;
 
   std::array<std::byte, kBytes> encode() const;
   // `bytes` has kBytes bytes. Throws kCorrupt (magic, checksum, fields), kUnsupported (newer
@@ -90,15 +94,22 @@ struct BlockHeader {
   BlockKind kind = BlockKind::kRecords;
   std::uint64_t record_bytes = 0;  // pieces: raw size of the whole record; else 0
   std::uint32_t piece = 0;         // pieces: number of the piece, from 0; else 0
+  std::uint32_t tag = 0;           // of the container
 
   // Header and table are guarded by one CRC32C, so both are needed.
   std::array<std::byte, kBytes> encode(ByteView table_stored) const;
   // `block` starts at the magic and holds at least the header and the stored table. Throws
   // kTruncated, kCorrupt.
   static BlockHeader decode(ByteView block);
-  // The size that the first kBytes bytes of a block give; nothing is checked. 0 where the magic is
-  // not there.
-  static std::uint32_t unchecked_block_bytes(ByteView front) noexcept;
+  // What the first kBytes bytes of a block say that a scan looks at before anything is checked.
+  struct Glance {
+    std::uint64_t number;
+    std::uint64_t front_bytes;  // of header and stored table
+    std::uint32_t block_bytes;
+    std::uint32_t tag;
+  };
+  // Nothing where the magic is not there.
+  static std::optional<Glance> glance(ByteView front) noexcept;
 };
 
 // In front of every record's stored bytes. The CRC32C runs over the stored bytes, then over bytes 4

@@ -31,6 +31,7 @@ struct RecoverReport {
   bool index_used = false;         // the footer was intact
   bool identical = false;          // bit by bit what the container was
   std::uint64_t records_lost = 0;  // that are known to have been there
+  bool all_known = true;           // false: there may have been more
   std::uint64_t losses = 0;        // calls of on_loss; 0: nothing is lost
 };
 
