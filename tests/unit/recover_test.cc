@@ -176,7 +176,9 @@ bool any_touches(const std::vector<Range>& ranges, std::uint64_t from, std::uint
 void check_records(const Outcome& outcome, const std::map<std::string, std::string>& records,
                    const std::set<std::string>& may_be_lost, bool told_by_key) {
   std::size_t lost = 0;
-  for (const auto& [key, content] : records) {
+  for (const auto& record : records) {
+    const std::string& key = record.first;
+    const std::string& content = record.second;
     const auto found = outcome.records.find(key);
     if (found != outcome.records.end()) {
       CHECK(found->second == content);
@@ -455,10 +457,11 @@ TEST_CASE("records of a container that is itself a record are never given") {
       continue;
     }
     const Outcome outcome = recover_bytes(damaged);
-    for (const auto& [key, content] : outcome.records) {
+    for (const auto& record : outcome.records) {
+      const std::string& key = record.first;
       CAPTURE(key);
       REQUIRE(contents.count(key) == 1);
-      CHECK(contents.at(key) == content);
+      CHECK(contents.at(key) == record.second);
     }
   }
 }
