@@ -25,11 +25,13 @@ namespace {
 class RecoverCommand final : public Command {
  public:
   void define(CommandLine& line) override {
-    line.describe(
-        "FILE -o OUT",
-        "Writes a sound container of all that is intact in a damaged one, which is only "
-        "read. Each loss is a line on\n"
-        "standard error. Where nothing is lost the container is what it was, bit by bit.");
+    line.describe("FILE -o OUT",
+                  "Writes a sound container of all that is intact in a damaged one, which is only "
+                  "read. Each loss is a line on\n"
+                  "standard error. Where nothing is lost the container is what it was, bit by bit; "
+                  "else it is "
+                  "another one, in input\n"
+                  "order.");
     line.positional("FILE", file_, "a damaged container file");
     line.text("-o,--output", "OUT", output_, "the file to write");
     line.flag("--overwrite", overwrite_, "replace an existing file");
