@@ -8,6 +8,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "smlformat/error.h"
 #include "terminal.h"
 
@@ -176,6 +178,12 @@ void append_json_text(std::string& out, std::string_view name, std::string_view 
     append_base64(out, text);
   }
   out += '"';
+}
+
+void put_json_text(nlohmann::ordered_json& object, std::string_view name, std::string_view text) {
+  std::string pair = "{";
+  append_json_text(pair, name, text);
+  object.update(nlohmann::ordered_json::parse(pair + "}"));
 }
 
 }  // namespace sml

@@ -17,23 +17,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// `text` under `name`, or under name_base64 where it is not UTF-8.
-void put_text(Json& object, std::string_view name, std::string_view text) {
-  std::string pair = "{";
-  append_json_text(pair, name, text);
-  object.update(Json::parse(pair + "}"));
-}
-
-bool has_dictionary(const Index& index) {
-  for (std::uint64_t block = 0; block < index.blocks(); ++block) {
-    if (index.block(block).kind == BlockKind::kDictionary) return true;
-  }
-  return false;
-}
-
 // What was done to the bytes, as far as the index tells.
 std::string codec_of(const Index& index) {
-  if (has_dictionary(index)) return "zstd-dictionary";
+  if (!index.dictionary().empty()) return "zstd-dictionary";
   return index.counts().stored_bytes == index.counts().raw_bytes ? "stored" : "zstd";
 }
 
@@ -46,8 +32,8 @@ Json describe(const Dataset::Container& container) {
   const FooterHeader& counts = reader.index().counts();
   const Header& header = reader.header();
   Json one;
-  put_text(one, "name", container.name);
-  put_text(one, "path", container.path);
+  put_json_text(one, "name", container.name);
+  put_json_text(one, "path", container.path);
   one["id"] = reader.id().hex();
   one["format"] = header.version;
   one["records"] = counts.records;
@@ -91,7 +77,7 @@ Json report_of(const std::string& location, const Dataset& dataset) {
     containers.push_back(describe(container));
   }
   Json report;
-  put_text(report, "location", location);
+  put_json_text(report, "location", location);
   report["revision"] = dataset.revision();
   report["digest"] = dataset.digest().hex();
   report["records"] = dataset.records();

@@ -309,9 +309,8 @@ Outcome PackCommand::run(Console& console) {
 
 Outcome PackCommand::dry_run(const Destination& destination, const PackInput& input,
                              Console& console) {
-  std::string location = "{";
-  append_json_text(location, "path", destination.path());
-  auto document = nlohmann::ordered_json::parse(location + "}");
+  nlohmann::ordered_json document;
+  put_json_text(document, "path", destination.path());
   document["dry_run"] = true;
   std::string text;
   if (input.list) {
@@ -329,9 +328,8 @@ Outcome PackCommand::dry_run(const Destination& destination, const PackInput& in
 
 Outcome PackCommand::report(const Destination& destination, const ContainerSummary& summary,
                             Console& console) {
-  std::string path = "{";
-  append_json_text(path, "path", destination.path());
-  auto document = nlohmann::ordered_json::parse(path + "}");
+  nlohmann::ordered_json document;
+  put_json_text(document, "path", destination.path());
   document["id"] = summary.id.hex();
   document["records"] = summary.counts.records;
   document["samples"] = summary.counts.samples;
@@ -364,11 +362,8 @@ Outcome PackCommand::finish(nlohmann::ordered_json document, const std::string& 
   }
   if (args_.json) {
     auto skipped = nlohmann::ordered_json::array();
-    for (const std::string& message : losses_.skipped) {
-      std::string pair = "{";
-      append_json_text(pair, "message", message);
-      skipped.push_back(nlohmann::ordered_json::parse(pair + "}"));
-    }
+    for (const std::string& message : losses_.skipped)
+      put_json_text(skipped.emplace_back(), "message", message);
     document["duplicates"] = losses_.duplicates;
     document["passed_over"] = losses_.passed_over.size();
     document["skipped"] = std::move(skipped);

@@ -71,11 +71,7 @@ class RecoverCommand final : public Command {
     const Interrupt interrupt;
     nlohmann::ordered_json losses = nlohmann::ordered_json::array();
     options_.on_loss = [&](const Error& error) {
-      if (json_) {
-        std::string loss = "{";
-        append_json_text(loss, "message", error.what());
-        losses.push_back(nlohmann::ordered_json::parse(loss + "}"));
-      }
+      if (json_) put_json_text(losses.emplace_back(), "message", error.what());
       console.error(located(error, location_));
     };
     options_.stop = interrupt.token();
@@ -118,11 +114,9 @@ class RecoverCommand final : public Command {
   }
 
   std::string json_of(const RecoverReport& report, const nlohmann::ordered_json& losses) const {
-    std::string paths = "{";
-    append_json_text(paths, "file", location_.path);
-    paths += ",";
-    append_json_text(paths, "output", destination_.path);
-    auto document = nlohmann::ordered_json::parse(paths + "}");
+    nlohmann::ordered_json document;
+    put_json_text(document, "file", location_.path);
+    put_json_text(document, "output", destination_.path);
     document["id"] = report.summary.id.hex();
     document["records"] = report.summary.counts.records;
     document["bytes"] = report.summary.counts.raw_bytes;

@@ -49,9 +49,7 @@ class VerifyCommand final : public Command {
     nlohmann::ordered_json findings = nlohmann::ordered_json::array();
     const auto tell = [&](const Error& error) {
       if (json_) {
-        std::string finding = "{";
-        append_json_text(finding, "message", error.what());
-        findings.push_back(nlohmann::ordered_json::parse(finding + "}"));
+        put_json_text(findings.emplace_back(), "message", error.what());
         findings.back()["code"] = error_code_name(error.code());
       }
       console.error(located(error, location_));
@@ -92,9 +90,8 @@ class VerifyCommand final : public Command {
   }
 
   std::string json_of(const VerifyReport& report, const nlohmann::ordered_json& findings) const {
-    std::string location = "{";
-    append_json_text(location, "location", location_.path);
-    auto document = nlohmann::ordered_json::parse(location + "}");
+    nlohmann::ordered_json document;
+    put_json_text(document, "location", location_.path);
     document["ok"] = report.damaged == 0;
     document["containers"] = report.containers;
     document["blocks"] = report.blocks;
