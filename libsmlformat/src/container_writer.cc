@@ -31,8 +31,7 @@ void ContainerWriter::append(const SealedBlock& block) {
   if (h.number != rows_.size() || h.first_record != hashes_.size()) {
     throw std::logic_error("blocks must be appended in order");
   }
-  const bool starts_records = h.kind == BlockKind::kRecords || h.kind == BlockKind::kFirstPiece;
-  if (starts_records) {
+  if (starts_records(h.kind)) {
     if (block.slots.size() > kMaxRecords - hashes_.size()) {
       throw Error(ErrorCode::kLimit,
                   fmt::format("a container holds at most {} records", kMaxRecords),

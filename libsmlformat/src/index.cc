@@ -223,15 +223,12 @@ void Index::check_blocks() const {
       corrupt(fmt::format("block {} starts with a wrong record", b));
     if (row.kind == BlockKind::kDictionary && b != 0)
       corrupt("a dictionary that is not the first block");
-    if (row.kind == BlockKind::kNextPiece &&
-        (b == 0 || (block(b - 1).kind != BlockKind::kFirstPiece &&
-                    block(b - 1).kind != BlockKind::kNextPiece))) {
+    if (row.kind == BlockKind::kNextPiece && (b == 0 || !is_piece(block(b - 1).kind))) {
       corrupt(fmt::format("block {} continues no record", b));
     }
     if (row.kind != BlockKind::kRecords && row.slots != 1)
       corrupt(fmt::format("block {} has too many slots", b));
-    if (row.kind == BlockKind::kRecords || row.kind == BlockKind::kFirstPiece)
-      first_record += row.slots;
+    if (starts_records(row.kind)) first_record += row.slots;
     offset = end;
   }
   if (first_record != counts_.records) corrupt("the blocks hold another number of records");
@@ -443,9 +440,8 @@ std::uint64_t Index::raw_bytes(std::uint64_t number) const {
     corrupt(fmt::format("the size of record {} is out of range", number));
   const std::uint64_t bytes = sum - before;
   // What is not larger than a piece needs no look at the blocks.
-  const std::uint64_t piece_bytes = header_.piece_bytes;
-  if (bytes > piece_bytes) {
-    const std::uint64_t wanted = (bytes - 1) / piece_bytes + 1;
+  if (bytes > header_.piece_bytes) {
+    const std::uint64_t wanted = pieces_of(bytes, header_.piece_bytes);
     if (const std::uint64_t pieces = place(number).pieces; pieces != wanted) {
       corrupt(fmt::format("the size of record {} makes {} pieces, there are {}", number, wanted,
                           pieces));

@@ -211,8 +211,8 @@ BlockHeader BlockHeader::decode(ByteView block) {
   if (!all_zero(block.subspan(46, 2))) corrupt("block header: reserved bytes are not zero");
   h.table_codec = static_cast<Codec>(codec);
   h.kind = static_cast<BlockKind>(kind);
-  const bool is_piece = h.kind == BlockKind::kFirstPiece || h.kind == BlockKind::kNextPiece;
-  if (is_piece != (h.record_bytes != 0)) corrupt("block header: record size contradicts the kind");
+  if (is_piece(h.kind) != (h.record_bytes != 0))
+    corrupt("block header: record size contradicts the kind");
   if (h.kind != BlockKind::kRecords && h.slots != 1)
     corrupt("block header: a block of this kind has one slot");
   if ((h.kind == BlockKind::kNextPiece) != (h.piece != 0))

@@ -15,12 +15,6 @@ constexpr std::uint64_t kWindowBytes = 4U << 20;
 constexpr std::uint64_t kNumbersEnd =
     std::numeric_limits<std::uint64_t>::max() / BlockHeader::kBytes;
 
-// Records that start in a block.
-std::uint64_t records_in(const BlockHeader& header) noexcept {
-  return header.kind == BlockKind::kRecords || header.kind == BlockKind::kFirstPiece ? header.slots
-                                                                                     : 0;
-}
-
 }  // namespace
 
 BlockScan::BlockScan(const ByteSource& source, std::uint64_t begin, std::uint64_t end,
@@ -37,7 +31,7 @@ std::optional<ScannedBlock> BlockScan::next() {
     if (header.number < number_ || header.first_record < record_) continue;
     at_ = block->offset + (*block->bytes).size();
     number_ = header.number + 1;
-    record_ = header.first_record + records_in(header);
+    record_ = header.first_record + (starts_records(header.kind) ? header.slots : 0);
     return block;
   }
   return std::nullopt;

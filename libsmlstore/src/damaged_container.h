@@ -66,13 +66,4 @@ class DamagedContainer {
 EncodedRecord stored_record(const FoundBlock& block, const FoundBlock::Slot& slot,
                             const Dictionary* dictionary);
 
-// The pieces that a record larger than a piece has.
-constexpr std::uint64_t pieces_of(std::uint64_t record_bytes, std::uint32_t piece_bytes) noexcept {
-  return record_bytes / piece_bytes + (record_bytes % piece_bytes != 0 ? 1 : 0);
-}
-
-constexpr bool is_piece(BlockKind kind) noexcept {
-  return kind == BlockKind::kFirstPiece || kind == BlockKind::kNextPiece;
-}
-
 }  // namespace sml

@@ -52,8 +52,7 @@ ContainerSummary Salvage::run() {
     const BlockHeader& h = block->header;
     progress_.blocks = h.number + 1;
     progress_.records = h.first_record;
-    if (h.kind == BlockKind::kRecords || h.kind == BlockKind::kFirstPiece)
-      progress_.records += h.slots;
+    if (starts_records(h.kind)) progress_.records += h.slots;
     progress_.end = block->offset + h.block_bytes;
     progress_.advanced();
   }

@@ -52,10 +52,6 @@ class BlockVerifier {
   }
 
  private:
-  bool is_piece() const noexcept {
-    return row_.kind == BlockKind::kFirstPiece || row_.kind == BlockKind::kNextPiece;
-  }
-
   // Runs a check; what it throws is a finding. `context` is made only then.
   template <class Check, class Context>
   bool attempt(Check check, Context context) {
@@ -75,14 +71,9 @@ class BlockVerifier {
   }
 
   void load() {
-    const std::uint64_t bytes = index_.block_offset(number_ + 1) - begin_;
-    const ByteSource& source = container_.reader->source();
-    block_ = source.view(begin_, bytes);
-    if (block_.size() == bytes) return;
-    block_ = {};
-    buffer_.resize(bytes);
-    source.read(begin_, buffer_);
-    block_ = buffer_;
+    bytes_ =
+        SourceBytes(container_.reader->source(), begin_, index_.block_offset(number_ + 1) - begin_);
+    block_ = *bytes_;
   }
 
   void check_sums() const {
@@ -156,12 +147,13 @@ class BlockVerifier {
     } else {
       key_.assign(table_->key(slot));
     }
-    const std::uint64_t begin = table_       ? table_->slot_begin(slot)
-                                : is_piece() ? row_.slots_offset
-                                             : place_.offset - begin_;
-    const std::uint64_t end = table_       ? table_->slot_end(slot)
-                              : is_piece() ? index_.block_offset(number_ + 1) - begin_
-                                           : begin + place_.slot_bytes;
+    const bool piece = is_piece(row_.kind);
+    const std::uint64_t begin = table_  ? table_->slot_begin(slot)
+                                : piece ? row_.slots_offset
+                                        : place_.offset - begin_;
+    const std::uint64_t end = table_  ? table_->slot_end(slot)
+                              : piece ? index_.block_offset(number_ + 1) - begin_
+                                      : begin + place_.slot_bytes;
     const auto where = [&] {
       return key_.empty() ? fmt::format("record {} at offset {}", record, begin_ + begin)
                           : fmt::format("record {} at offset {}", quote(key_), begin_ + begin);
@@ -220,10 +212,9 @@ class BlockVerifier {
   void check_slot(ByteView slot, std::uint64_t raw_bytes) {
     const Header& header = container_.reader->header();
     std::uint64_t slot_raw_bytes = raw_bytes;
-    if (is_piece()) {
+    if (is_piece(row_.kind)) {
       const std::uint64_t piece = number_ - place_.block;
-      const std::uint64_t pieces =
-          raw_bytes / header.piece_bytes + (raw_bytes % header.piece_bytes != 0 ? 1 : 0);
+      const std::uint64_t pieces = pieces_of(raw_bytes, header.piece_bytes);
       if (pieces != place_.pieces) {
         corrupt(
             fmt::format("{} bytes make {} pieces, there are {}", raw_bytes, pieces, place_.pieces));
@@ -264,8 +255,8 @@ class BlockVerifier {
   std::uint64_t number_;
   BlockRow row_;
   std::uint64_t begin_;  // of the block in the container
-  ByteView block_;       // empty where it cannot be read
-  Bytes buffer_;
+  SourceBytes bytes_;
+  ByteView block_;  // empty where it cannot be read
   Bytes raw_;
   std::optional<BlockTable> table_;  // nothing where it is damaged or contradicts the index
   Place place_;                      // of the record being checked

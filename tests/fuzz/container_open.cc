@@ -43,7 +43,7 @@ void check_blocks(const ContainerReader& reader, ByteView container) {
     check(begin < end && end <= container.size() && end - begin <= reader.header().block_bytes,
           "a block out of bounds");
     check(row.first_record == records, "a block that starts with another record");
-    if (row.kind == BlockKind::kRecords || row.kind == BlockKind::kFirstPiece) records += row.slots;
+    if (starts_records(row.kind)) records += row.slots;
   }
   check(records == index.records(), "the blocks hold another number of records");
 }

@@ -80,11 +80,10 @@ void check_table(ByteView block, const BlockTable& table) {
 
 void check_piece(ByteView block, const BlockTable& table, bool slot_is_right) {
   const BlockHeader& h = table.header();
-  const bool is_piece = h.kind == BlockKind::kFirstPiece || h.kind == BlockKind::kNextPiece;
   const auto piece = [&](std::uint64_t number, std::uint64_t part, std::uint64_t bytes) {
     return succeeds([&] { verify_piece(block, number, part, bytes, table.key(0)); });
   };
-  check(piece(h.number, h.piece, h.record_bytes) == (is_piece && slot_is_right),
+  check(piece(h.number, h.piece, h.record_bytes) == (is_piece(h.kind) && slot_is_right),
         "a piece is judged differently from its slot");
   check(!piece(h.number + 1, h.piece, h.record_bytes), "a piece of another block passes");
   check(!piece(h.number, h.piece + 1U, h.record_bytes), "another piece passes");

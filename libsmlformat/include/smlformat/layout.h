@@ -79,6 +79,20 @@ enum class BlockKind : std::uint8_t {
   kDictionary = 3
 };
 
+constexpr bool is_piece(BlockKind kind) noexcept {
+  return kind == BlockKind::kFirstPiece || kind == BlockKind::kNextPiece;
+}
+
+// Whether the slots of such a block are starts of records.
+constexpr bool starts_records(BlockKind kind) noexcept {
+  return kind == BlockKind::kRecords || kind == BlockKind::kFirstPiece;
+}
+
+// The pieces that a record of more than `piece_bytes` bytes has.
+constexpr std::uint64_t pieces_of(std::uint64_t record_bytes, std::uint32_t piece_bytes) noexcept {
+  return record_bytes / piece_bytes + (record_bytes % piece_bytes != 0 ? 1 : 0);
+}
+
 // At the front of every block, followed by its record table.
 struct BlockHeader {
   static constexpr std::size_t kBytes = 64;
