@@ -29,6 +29,17 @@ bool get_varint(ByteView& in, std::uint64_t& value) noexcept {
   return false;
 }
 
+void ByteSource::start_read(std::span<const ReadRange> ranges,
+                            std::function<void(std::exception_ptr)> done) const {
+  std::exception_ptr error;
+  try {
+    for (const ReadRange& range : ranges) read(range.offset, range.out);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  done(error);
+}
+
 void MemorySource::read(std::uint64_t offset, MutableBytes out) const {
   if (offset > bytes_.size() || out.size() > bytes_.size() - offset) {
     throw Error(ErrorCode::kTruncated, "read of " + std::to_string(out.size()) + " bytes at " +

@@ -77,6 +77,7 @@ ContainerSummary ContainerWriter::seal(const NameList& names,
   const Bytes footer = build_footer({header_, rows_, block_offsets_, hashes_, places_, raw_sums_,
                                      all_plain_, stored_bytes_, dictionary_, names, sample_starts},
                                     summary.counts);
+  sink_.begin_footer();
   put(Bytes(round_up(offset_, kFooterAlign) - offset_));
   Tail tail;
   tail.footer_offset = offset_;

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <new>
 #include <span>
@@ -70,6 +72,12 @@ inline std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) noexc
   return (value + multiple - 1) / multiple * multiple;
 }
 
+// A range to read, and where to.
+struct ReadRange {
+  std::uint64_t offset = 0;
+  MutableBytes out;
+};
+
 // A byte string of known size, read by position. Safe for several threads at once.
 class ByteSource {
  public:
@@ -78,6 +86,12 @@ class ByteSource {
   // Fills `out` from `offset`. Throws kTruncated where the bytes end before, kIo where reading
   // fails.
   virtual void read(std::uint64_t offset, MutableBytes out) const = 0;
+  // Fills ranges of one block of a container, then calls `done` once: with null, or with what
+  // read() would have thrown. A source that is far away returns at once and calls `done` from a
+  // thread of its own, which must not be held up; any other reads now and calls it before
+  // returning. The memory of the ranges must last until then; `ranges` itself need not.
+  virtual void start_read(std::span<const ReadRange> ranges,
+                          std::function<void(std::exception_ptr)> done) const;
   // The bytes in place, valid as long as the source; empty where this source has no mapping (then
   // `read`). The range lies within size(). The pages are not touched.
   virtual ByteView view(std::uint64_t offset, std::uint64_t bytes) const {
@@ -117,7 +131,10 @@ class SourceBytes {
 class ByteSink {
  public:
   virtual ~ByteSink() = default;
+  // The header comes in one call, and each block in one.
   virtual void append(ByteView bytes) = 0;
+  // What comes from here on, until restart(), is padding, footer and tail.
+  virtual void begin_footer() {}
   // Forgets everything appended so far. Throws kIo, kUnsupported.
   virtual void restart() = 0;
 };
