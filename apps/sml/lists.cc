@@ -11,41 +11,13 @@
 #include <nlohmann/json.hpp>
 
 #include "smlformat/error.h"
+#include "smlformat/key.h"
 #include "terminal.h"
 
 namespace sml {
 namespace {
 
 constexpr std::size_t kReadBytes = 256U << 10;
-
-bool is_continuation(unsigned char byte) { return (byte & 0xc0) == 0x80; }
-
-// Length of the UTF-8 sequence at the front of `text`, as in RFC 3629; 0 where there is none.
-std::size_t utf8_length(std::string_view text) {
-  const auto at = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
-  };
-  const unsigned first = at(0);
-  if (first < 0x80) return 1;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  const std::size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  for (std::size_t i = 1; i < length; ++i) {
-    if (!is_continuation(static_cast<unsigned char>(at(i)))) return 0;
-  }
-  const unsigned second = at(1);
-  const bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
-  const bool out_of_range = (first == 0xed && second > 0x9f) || (first == 0xf4 && second > 0x8f);
-  return overlong || out_of_range ? 0 : length;
-}
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
 
 void append_base64(std::string& out, std::string_view text) {
   static constexpr char kDigits[] =

@@ -1,16 +1,29 @@
 #include "locations.h"
 
+#include <cstdlib>
+
 #include "command.h"
 #include "interrupt.h"
+#include "options.h"
 #include "smlformat/error.h"
+#include "terminal.h"
 
 namespace sml {
 namespace {
 
-bool has_revision(const std::string& path) {
-  const std::size_t at = path.rfind('@');
-  return at != std::string::npos && at + 1 < path.size() &&
-         path.find_first_not_of("0123456789", at + 1) == std::string::npos;
+constexpr std::uint64_t kMaxTimeoutS = 86400;
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string cache_directory() {
+  if (std::string own = environment("SML_CACHE_DIR"); !own.empty()) return own;
+  if (std::string caches = environment("XDG_CACHE_HOME"); caches.starts_with('/'))
+    return caches + "/sml";
+  const std::string home = environment("HOME");
+  return home.empty() ? "" : home + "/.cache/sml";
 }
 
 }  // namespace
@@ -28,22 +41,42 @@ Location parse_dataset(const std::optional<std::string>& argument) {
   return parse_location(*argument);
 }
 
-Dataset open_dataset(const Location& location, bool partial) {
-  DatasetOptions options;
-  options.partial = partial;
-  return open_dataset(location, options);
+void add_store_options(CommandLine& line, StoreArguments& arguments) {
+  line.group("Ceph");
+  line.text("--ceph-conf", "FILE", arguments.ceph_conf,
+            "settings of the cluster; default CEPH_CONF, else Ceph's own");
+  line.text("--ceph-user", "NAME", arguments.ceph_user,
+            "who connects; default CEPH_ARGS, else admin");
+  line.number("--ceph-timeout", "SECONDS", arguments.ceph_timeout_s,
+              "the longest wait for an answer; default 30", 1, kMaxTimeoutS);
+  line.text("--cache-dir", "DIR", arguments.cache_directory,
+            "where indexes are kept; default SML_CACHE_DIR, else\n~/.cache/sml");
 }
 
-Dataset open_dataset(const Location& location, const DatasetOptions& options) {
+StoreOptions resolve_store(const StoreArguments& arguments) {
+  StoreOptions options;
+  options.ceph_conf = arguments.ceph_conf.value_or("");
+  options.ceph_user = arguments.ceph_user.value_or("");
+  if (arguments.ceph_timeout_s)
+    options.ceph_timeout_s = static_cast<double>(*arguments.ceph_timeout_s);
+  options.index_directory = arguments.cache_directory.value_or(cache_directory());
+  return options;
+}
+
+Dataset open_dataset(const Location& location, DatasetOptions options, Console& console) {
   set_fault_place(location.path);
-  try {
-    return Dataset::open(location, options);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kNotFound && has_revision(location.path)) {
-      throw UsageError(location.path + ": this version of sml knows no revisions");
-    }
-    throw;
-  }
+  options.on_stray = [&console](const std::string& path) {
+    console.note(one_line(path) + ": passed over: the data set's catalog does not list it");
+  };
+  return Dataset::open(location, options);
+}
+
+Dataset open_dataset(const Location& location, const StoreArguments& arguments, bool partial,
+                     Console& console) {
+  DatasetOptions options;
+  static_cast<StoreOptions&>(options) = resolve_store(arguments);
+  options.partial = partial;
+  return open_dataset(location, std::move(options), console);
 }
 
 Error located(const Error& error, const Location& location) {

@@ -1,24 +1,39 @@
-// Data sets and containers that the arguments name.
+// Data sets and containers that the arguments name, and how their stores are reached.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "smlformat/error.h"
 #include "smlstore/dataset.h"
 #include "smlstore/location.h"
+#include "smlstore/store.h"
 
 namespace sml {
 
-// The required DATASET argument. Throws UsageError: missing, empty, or of a kind that this version
-// does not have.
+class CommandLine;
+class Console;
+
+// The required DATASET argument. Throws UsageError: missing, empty, no location.
 Location parse_dataset(const std::optional<std::string>& argument);
 Location parse_location(const std::string& text);
 
-// Throws what Dataset::open throws, and UsageError for NAME@REVISION, which this version does not
-// have.
-Dataset open_dataset(const Location& location, const DatasetOptions& options);
-Dataset open_dataset(const Location& location, bool partial);
+// --ceph-conf, --ceph-user, --ceph-timeout, --cache-dir.
+struct StoreArguments {
+  std::optional<std::string> ceph_conf;
+  std::optional<std::string> ceph_user;
+  std::optional<std::uint64_t> ceph_timeout_s;
+  std::optional<std::string> cache_directory;
+};
+void add_store_options(CommandLine& line, StoreArguments& arguments);
+// What was not given comes from the environment: SML_CACHE_DIR, else XDG_CACHE_HOME, else HOME.
+StoreOptions resolve_store(const StoreArguments& arguments);
+
+// Throws what Dataset::open throws. Container files that a catalog does not list are told as notes.
+Dataset open_dataset(const Location& location, DatasetOptions options, Console& console);
+Dataset open_dataset(const Location& location, const StoreArguments& arguments, bool partial,
+                     Console& console);
 
 // The error with the location before its message, unless it begins with it.
 Error located(const Error& error, const Location& location);

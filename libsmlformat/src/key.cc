@@ -37,6 +37,26 @@ std::size_t mismatch(std::string_view a, std::string_view b) noexcept {
   return size - 8 + equal_bytes(difference(size - 8));
 }
 
+bool is_continuation(unsigned char byte) noexcept { return (byte & 0xc0) == 0x80; }
+
+// Length of the UTF-8 sequence at the front of `text`, as in RFC 3629; 0 where there is none.
+std::size_t utf8_length(std::string_view text) noexcept {
+  const auto at = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const unsigned first = at(0);
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  const std::size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  for (std::size_t i = 1; i < length; ++i) {
+    if (!is_continuation(static_cast<unsigned char>(at(i)))) return 0;
+  }
+  const unsigned second = at(1);
+  const bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+  const bool out_of_range = (first == 0xed && second > 0x9f) || (first == 0xf4 && second > 0x8f);
+  return overlong || out_of_range ? 0 : length;
+}
+
 }  // namespace
 
 bool is_valid_key(std::string_view key) noexcept {
@@ -88,5 +108,14 @@ std::strong_ordering compare_names(std::string_view a, std::string_view b) noexc
 }
 
 std::uint64_t key_hash(std::string_view key) noexcept { return xxh3_64(as_bytes(key)); }
+
+bool is_utf8(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
 
 }  // namespace sml

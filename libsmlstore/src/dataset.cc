@@ -31,7 +31,7 @@ auto within(const std::string& path, F f) {
   }
 }
 
-Dataset::Container open_container(const std::string& path, bool mapped) {
+Dataset::Container open_file(const std::string& path, bool mapped) {
   Dataset::Container container;
   container.name = container_name(path);
   container.path = path;
@@ -41,6 +41,63 @@ Dataset::Container open_container(const std::string& path, bool mapped) {
         std::make_shared<const FileSource>(path, mapping));
   });
   return container;
+}
+
+// Containers as they are opened, one after another; what cannot be opened goes to on_unusable.
+class Opened {
+ public:
+  explicit Opened(const DatasetOptions& options) : options_(options) {}
+
+  template <class Open>
+  void add(Open open) {
+    try {
+      containers.push_back(open());
+    } catch (const Error& error) {
+      if (!options_.on_unusable) throw;
+      options_.on_unusable(error);
+      unusable = true;
+    }
+  }
+
+  std::vector<Dataset::Container> containers;
+  bool unusable = false;
+
+ private:
+  const DatasetOptions& options_;
+};
+
+void add_files(const std::string& directory, const DatasetOptions& options, Opened& opened) {
+  for (const std::string& file : list_containers(directory))
+    opened.add([&] { return open_file(directory + file, options.mapped); });
+  if (opened.containers.empty() && !opened.unusable) {
+    throw Error(ErrorCode::kNotFound,
+                shown_path(directory) + ": no containers (*.sml) in this directory");
+  }
+}
+
+void tell_strays(const std::string& directory, const Catalog& catalog,
+                 const DatasetOptions& options) {
+  for (const std::string& file : list_containers(directory)) {
+    if (catalog.find(container_name(file)) == nullptr) options.on_stray(directory + file);
+  }
+}
+
+void add_catalogued(const Store& store, const Catalog& catalog, const Location& location,
+                    Opened& opened) {
+  for (const CatalogEntry& entry : catalog.containers) {
+    if (!location.container.empty() && entry.name != location.container) continue;
+    opened.add([&] {
+      Dataset::Container container;
+      container.name = entry.name;
+      container.path = store.place(entry.name);
+      container.reader = store.open_container(entry);
+      return container;
+    });
+  }
+  if (!opened.containers.empty() || opened.unusable) return;
+  throw Error(ErrorCode::kNotFound, location.container.empty()
+                                        ? shown_path(location.path) + ": the data set is empty"
+                                        : shown_path(location.path) + ": no such container");
 }
 
 // "1, 2, 5 and 3 more"
@@ -120,27 +177,38 @@ std::optional<std::string> common_key(const Index& a, const Index& b) {
 
 }  // namespace
 
-Dataset Dataset::open(const Location& location, const DatasetOptions& options) {
-  if (!location.is_directory()) return from({open_container(location.path, options.mapped)});
-  std::vector<Container> containers;
-  bool unusable = false;
-  for (const std::string& file : list_containers(location.path)) {
-    const std::string path = location.path + (location.path.ends_with('/') ? "" : "/") + file;
-    try {
-      containers.push_back(open_container(path, options.mapped));
-    } catch (const Error& error) {
-      if (!options.on_unusable) throw;
-      options.on_unusable(error);
-      unusable = true;
+Dataset Dataset::open(const Location& given, const DatasetOptions& options) {
+  const Location location = given.settled();
+  if (!location.is_rados() && !location.is_dataset()) {
+    if (location.revision) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  shown_path(location.path) + ": a container has no revisions, data sets have");
     }
+    return from({open_file(location.path, options.mapped)});
   }
-  if (containers.empty() && !unusable) {
+  const std::shared_ptr<Store> store = Store::open(location, options);
+  Opened opened(options);
+  std::optional<Catalog> catalog = store->catalog();
+  const std::string directory =
+      location.is_rados() ? "" : location.path + (location.path.ends_with('/') ? "" : "/");
+  if (catalog) {
+    if (!location.is_rados() && options.on_stray) tell_strays(directory, *catalog, options);
+    if (location.revision)
+      catalog = within(location.path, [&] { return catalog->at(*location.revision); });
+    add_catalogued(*store, *catalog, location, opened);
+  } else if (location.is_rados()) {
+    throw Error(ErrorCode::kNotFound, location.path + ": there is no such data set");
+  } else if (location.revision.value_or(0) != 0) {
     throw Error(ErrorCode::kNotFound,
-                shown_path(location.path) + ": no containers (*.sml) in this directory");
+                shown_path(location.path) + ": has no catalog, and so no revisions");
+  } else {
+    add_files(directory, options, opened);
   }
   return within(location.path, [&] {
-    Dataset dataset = from(std::move(containers));
-    check_parts(dataset.containers_, options.partial || unusable);
+    Dataset dataset = from(std::move(opened.containers));
+    const bool all = location.container.empty() && !options.partial && !opened.unusable;
+    check_parts(dataset.containers_, !all);
+    dataset.revision_ = catalog ? catalog->revision : 0;
     return dataset;
   });
 }

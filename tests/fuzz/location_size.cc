@@ -50,11 +50,14 @@ auto parsed(Parse parse) -> std::optional<decltype(parse())> {
 
 void locations(std::string_view text) {
   try {
-    check(Location::parse(text).path == text, "a location's path is not the text");
+    const Location location = Location::parse(text);
+    check(text.starts_with(location.path), "a location's path is not the front of the text");
+    check(location.is_rados() || location.path == text, "a local path is not the text");
+    check(!location.is_rados() || Location::parse(location.path).container == location.container,
+          "a location without its settings is another one");
     check(!text.empty() && text.find('\0') == std::string_view::npos, "a location that is none");
   } catch (const Error& error) {
-    check(error.code() == ErrorCode::kInvalidArgument || error.code() == ErrorCode::kUnsupported,
-          "a location refused for another reason");
+    check(error.code() == ErrorCode::kInvalidArgument, "a location refused for another reason");
   }
 }
 

@@ -38,6 +38,7 @@ struct CatArguments {
   bool skip = false;
   bool stats = false;
   bool partial = false;
+  StoreArguments store;
   ReportOptions report;
   // resolved
   Location location;
@@ -147,6 +148,7 @@ void CatCommand::define(CommandLine& line) {
   line.group("Speed and memory");
   line.size("--memory", args_.memory_bytes, "records in flight; default SML_MEMORY, else 256M");
   add_threads_option(line, args_.threads);
+  add_store_options(line, args_.store);
   add_report_options(line, args_.report);
   line.epilog(
       "Examples:\n"
@@ -184,7 +186,7 @@ Outcome CatCommand::run(Console& console) try {
   if (args_.from_list() && args_.list() == "-") refuse_input_terminal("keys");
   const auto begin = std::chrono::steady_clock::now();
   const Interrupt interrupt;
-  const Dataset dataset = open_dataset(args_.location, args_.partial);
+  const Dataset dataset = open_dataset(args_.location, args_.store, args_.partial, console);
   Reader reader(dataset, args_.reader, args_.directory || args_.shown_format() != Format::kRaw);
   Requests requests(args_, dataset.records());
   Output out = Output::standard();

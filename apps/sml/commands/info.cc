@@ -148,6 +148,7 @@ class InfoCommand final : public Command {
     line.positional("DATASET", dataset_, "a container file, or a directory of them");
     line.flag("--json", json_, "as a JSON document; sizes in bytes");
     add_partial_option(line, partial_);
+    add_store_options(line, store_);
     add_report_options(line, report_);
     line.epilog(
         "Example:\n"
@@ -160,7 +161,7 @@ class InfoCommand final : public Command {
 
   Outcome run(Console& console) override {
     console.configure(report_);
-    const Dataset dataset = open_dataset(location_, partial_);
+    const Dataset dataset = open_dataset(location_, store_, partial_, console);
     const Json report = report_of(location_.path, dataset);
     Output out = Output::standard();
     out.write(json_ ? report.dump(2) + "\n" : text_of(location_.path, dataset, report));
@@ -173,6 +174,7 @@ class InfoCommand final : public Command {
   bool json_ = false;
   bool partial_ = false;
   ReportOptions report_;
+  StoreArguments store_;
   Location location_;
 };
 

@@ -29,6 +29,7 @@ struct LsArguments {
   bool json = false;
   bool partial = false;
   CountBy count_by = CountBy::kNone;
+  StoreArguments store;
   ReportOptions report;
   // resolved
   Location location;
@@ -93,6 +94,7 @@ class LsCommand final : public Command {
     line.flag("--json", args_.json, "JSON Lines; a key that is not UTF-8 as key_base64");
     add_nul_option(line, args_.nul);
     add_partial_option(line, args_.partial);
+    add_store_options(line, args_.store);
     add_report_options(line, args_.report);
     line.epilog(
         "Examples:\n"
@@ -121,7 +123,7 @@ class LsCommand final : public Command {
 
   Outcome run(Console& console) override {
     console.configure(args_.report);
-    const Dataset dataset = open_dataset(args_.location, args_.partial);
+    const Dataset dataset = open_dataset(args_.location, args_.store, args_.partial, console);
     Output out = Output::standard();
     try {
       args_.count_by == CountBy::kNone ? list(dataset, out) : count(dataset, out);

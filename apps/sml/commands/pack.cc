@@ -44,6 +44,7 @@ struct PackArguments {
   bool overwrite = false;
   bool dry_run = false;
   bool json = false;
+  StoreArguments store;
   ReportOptions report;
   // resolved
   Location location;
@@ -151,6 +152,7 @@ void PackCommand::define(CommandLine& line) {
   line.size("--align", args_.align, "of records, a power of two up to 4K; default 1");
   line.group("Speed");
   add_threads_option(line, args_.threads);
+  add_store_options(line, args_.store);
   add_report_options(line, args_.report);
   line.epilog(
       "Examples:\n"
@@ -200,10 +202,10 @@ void PackCommand::resolve() {
   if (*args_.output == "-") throw UsageError("a container cannot be written to standard output");
   args_.location = parse_location(*args_.output);
   if (args_.name) {
-    if (args_.name->empty() || args_.name->starts_with('.') ||
-        args_.name->find('/') != std::string::npos || args_.name->size() > 200) {
-      throw UsageError("option --name: '" + *args_.name +
-                       "' is no container name (1 to 200 bytes, no '/', no dot at the front)");
+    if (!is_container_name(*args_.name)) {
+      throw UsageError("option --name: '" + one_line(*args_.name) +
+                       "' is no container name (1 to 200 bytes of UTF-8, no '/', no dot at the "
+                       "front)");
     }
   }
   if (args_.block_bytes < kMinBlockBytes || args_.block_bytes > kMaxBlockBytes) {
@@ -281,9 +283,8 @@ Outcome PackCommand::run(Console& console) {
   DestinationOptions where;
   where.location = args_.location;
   where.name = args_.name;
-  where.part = args_.pack.part;
-  where.parts = args_.pack.parts;
-  where.grouping = args_.pack.grouping;
+  where.store = resolve_store(args_.store);
+  where.membership = {args_.pack.grouping, args_.pack.part, args_.pack.parts};
   where.overwrite = args_.overwrite;
 
   const Interrupt interrupt;
@@ -295,15 +296,14 @@ Outcome PackCommand::run(Console& console) {
   keep_output_apart(destination);
   if (args_.dry_run) return dry_run(destination, open_input(args_.input, args_.source), console);
 
-  destination.prepare();
   // First, so that an output that cannot be written is known before anything is read.
-  FileSink sink(destination.path(), args_.overwrite);
-  leave_out(sink.unpublished_path());
+  ByteSink& sink = destination.begin();
+  for (const std::string& path : destination.own_files()) leave_out(path);
   const PackInput input = open_input(args_.input, args_.source);
   if (console.progress() != nullptr) console.progress()->restart();
   const ContainerSummary summary =
       input.list ? pack(*input.list, args_.pack, sink) : pack(*input.stream, args_.pack, sink);
-  destination.publish(sink, args_.pack.stop);
+  destination.publish(args_.pack.stop);
   return report(destination, summary, console);
 }
 

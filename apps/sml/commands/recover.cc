@@ -53,7 +53,7 @@ class RecoverCommand final : public Command {
     if (!output_) throw UsageError("no output given", "-o FILE");
     if (*output_ == "-") throw UsageError("a container cannot be written to standard output");
     destination_ = parse_location(*output_);
-    if (destination_.is_directory()) {
+    if (destination_.is_dataset()) {
       throw UsageError(one_line(destination_.path) + " names a directory",
                        "name the file to write: what is recovered belongs to no data set yet");
     }

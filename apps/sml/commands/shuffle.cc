@@ -46,6 +46,7 @@ struct ShuffleArguments {
   bool nul = false;
   bool partial = false;
   bool stats = false;
+  StoreArguments store;
   ReportOptions report;
   // resolved
   Location location;
@@ -198,6 +199,7 @@ void ShuffleCommand::define(CommandLine& line) {
   add_nul_option(line, args_.nul);
   line.flag("--stats", args_.stats, "counts and time on standard error");
   add_partial_option(line, args_.partial);
+  add_store_options(line, args_.store);
   add_report_options(line, args_.report);
   line.epilog(
       "Examples:\n"
@@ -272,7 +274,7 @@ void ShuffleCommand::shuffle_lines(Console& console, Output& out) {
 }
 
 void ShuffleCommand::shuffle_dataset(Console& console, Output& out) try {
-  const Dataset dataset = open_dataset(args_.location, args_.partial);
+  const Dataset dataset = open_dataset(args_.location, args_.store, args_.partial, console);
   const auto selected = selection(dataset);
   const OrderOptions options = continued(dataset, selected.get());
   const std::uint64_t samples = selected ? selected->samples.size() : dataset.samples();

@@ -30,6 +30,7 @@ class VerifyCommand final : public Command {
     add_partial_option(line, partial_);
     line.group("Speed");
     add_threads_option(line, threads_);
+    add_store_options(line, store_);
     add_report_options(line, report_);
     line.epilog(
         "Example:\n"
@@ -57,12 +58,13 @@ class VerifyCommand final : public Command {
     // A container that cannot even be opened is a finding like others.
     std::uint64_t unusable = 0;
     DatasetOptions opening;
+    static_cast<StoreOptions&>(opening) = resolve_store(store_);
     opening.partial = partial_;
     opening.on_unusable = [&](const Error& error) {
       ++unusable;
       tell(error);
     };
-    const Dataset dataset = open_dataset(location_, opening);
+    const Dataset dataset = open_dataset(location_, std::move(opening), console);
     options_.on_damage = tell;
     options_.stop = interrupt.token();
     if (Progress* progress = console.progress()) {
@@ -107,6 +109,7 @@ class VerifyCommand final : public Command {
   bool partial_ = false;
   std::optional<unsigned> threads_;
   ReportOptions report_;
+  StoreArguments store_;
   Location location_;
   VerifyOptions options_;
 };

@@ -23,4 +23,7 @@ std::strong_ordering compare_names(std::string_view a, std::string_view b) noexc
 // XXH3-64 of the key's bytes: in the record prefix and in the key table.
 std::uint64_t key_hash(std::string_view key) noexcept;
 
+// Whether text is UTF-8 (RFC 3629): keys need not be, names of containers are.
+bool is_utf8(std::string_view text) noexcept;
+
 }  // namespace sml

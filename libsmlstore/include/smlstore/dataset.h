@@ -12,15 +12,17 @@
 #include "smlformat/container_reader.h"
 #include "smlformat/error.h"
 #include "smlstore/location.h"
+#include "smlstore/store.h"
 
 namespace sml {
 
-struct DatasetOptions {
-  // Called for each container of a directory that cannot be opened; it is left out, and its part,
+struct DatasetOptions : StoreOptions {
+  // Called for each container of a data set that cannot be opened; it is left out, and its part,
   // if it is one, may be missing. Default: the error is thrown.
   std::function<void(const Error&)> on_unusable;
+  // Called with the path of each container file beside a catalog that does not list it.
+  std::function<void(const std::string&)> on_stray;
   bool partial = false;  // open although parts are missing
-  bool mapped = true;    // false: read containers also where they could be mapped
 };
 
 // Immutable; const functions are safe for threads. A record's number is its number in its container
@@ -36,11 +38,13 @@ class Dataset {
     std::uint64_t first_sample = 0;
   };
 
-  // A container file, or a directory of them, in the byte order of their names (without suffix).
-  // Throws kNotFound (no such path; a directory without containers), kInvalidArgument (containers
-  // disagree about grouping; in a directory also parts of different wholes, parts that come twice,
-  // and, unless options.partial, missing ones; all named), and what ContainerReader throws, naming
-  // the file.
+  // A container file; a directory of them; a data set in Ceph, or one container of it: at the
+  // revision that the location names, else as it is now. A directory without catalog has the
+  // containers whose files are there, at revision 0. Throws kNotFound (no such path, data set,
+  // container or revision; nothing in it), kInvalidArgument (containers disagree about grouping; in
+  // a data set also parts of different wholes, parts that come twice, and, unless options.partial,
+  // missing ones; all named), what Store::open throws, and what ContainerReader throws, naming the
+  // container.
   static Dataset open(const Location& location, const DatasetOptions& options = {});
   // The data set of containers that are open (first_record and first_sample are filled in), put
   // into the order of their names. Throws kInvalidArgument where they disagree about grouping.
@@ -50,7 +54,7 @@ class Dataset {
   std::uint64_t records() const noexcept { return records_; }
   std::uint64_t samples() const noexcept { return samples_; }
   Grouping grouping() const noexcept { return grouping_; }
-  std::uint64_t revision() const noexcept { return 0; }  // without a catalog
+  std::uint64_t revision() const noexcept { return revision_; }  // 0 without a catalog
   // XXH3-128 over the container ids in order, each as in the tail (16 bytes, little-endian): names
   // this data set's content.
   Hash128 digest() const;
@@ -94,6 +98,7 @@ class Dataset {
   std::uint64_t records_ = 0;
   std::uint64_t samples_ = 0;
   Grouping grouping_ = Grouping::kNone;
+  std::uint64_t revision_ = 0;
 };
 
 // Throws kAlreadyExists, naming a key and both containers, where `added` holds a key that `dataset`

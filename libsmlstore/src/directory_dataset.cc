@@ -1,0 +1,222 @@
+#include "directory_dataset.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "joining.h"
+#include "posix_file.h"
+#include "quote.h"
+#include "smlformat/error.h"
+#include "smlstore/directory_store.h"
+
+namespace sml {
+namespace {
+
+bool exists(const std::string& path) noexcept {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+void remove_file(const std::string& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+    throw system_error(path, "cannot remove", errno);
+}
+
+class PendingInDirectory final : public PendingContainer {
+ public:
+  PendingInDirectory(std::shared_ptr<const DirectoryDataset> store, NewContainer container,
+                     std::vector<std::string> made)
+      : store_(std::move(store)),
+        container_(std::move(container)),
+        made_(std::move(made)),
+        sink_(std::make_unique<FileSink>(store_->place(container_.name), container_.overwrite)) {}
+  ~PendingInDirectory() override {
+    sink_.reset();
+    if (published_) return;
+    // From the innermost out; one that is in use meanwhile stays, and so do those around it.
+    for (auto directory = made_.rbegin(); directory != made_.rend(); ++directory) {
+      if (!remove_unused_directory(*directory)) return;
+    }
+  }
+  PendingInDirectory(const PendingInDirectory&) = delete;
+  PendingInDirectory& operator=(const PendingInDirectory&) = delete;
+
+  void append(ByteView bytes) override { sink_->append(bytes); }
+  void restart() override { sink_->restart(); }
+  std::string unpublished_path() const override { return sink_->unpublished_path(); }
+
+  void publish(const std::stop_token& stop) override {
+    const auto added = store_->open_file(sink_->unpublished_path());
+    KeyCheck keys(*store_, container_.name, *added);
+    const DirectoryLock lock(store_->directory(), stop);
+    Catalog catalog = store_->catalog_or_files();
+    if (catalog.find(container_.name) != nullptr && !container_.overwrite) {
+      throw Error(ErrorCode::kAlreadyExists, store_->place(container_.name) + ": exists already",
+                  "--overwrite replaces it");
+    }
+    catalog.check_membership(container_.membership, container_.name);
+    keys.run(catalog);
+    catalog.add(CatalogEntry::of(container_.name, *added));
+    store_->write(catalog, [&] { sink_->publish(); });
+    published_ = true;
+  }
+
+ private:
+  std::shared_ptr<const DirectoryDataset> store_;
+  NewContainer container_;
+  std::vector<std::string> made_;  // directories
+  std::unique_ptr<FileSink> sink_;
+  bool published_ = false;
+};
+
+}  // namespace
+
+DirectoryDataset::DirectoryDataset(std::string directory, StoreOptions options)
+    : directory_(std::move(directory)), options_(std::move(options)) {
+  if (!directory_.ends_with('/')) directory_ += '/';
+}
+
+std::string DirectoryDataset::place(std::string_view container) const {
+  return directory_ + std::string(container) + std::string(kContainerSuffix);
+}
+
+std::optional<Catalog> DirectoryDataset::catalog() const {
+  const std::string path = directory_ + std::string(kCatalogName);
+  if (!exists(path)) return std::nullopt;
+  std::uint64_t bytes = 0;
+  const FileDescriptor fd = open_regular_file(path, &bytes);
+  if (bytes > kMaxCatalogBytes)
+    throw Error(ErrorCode::kCorrupt, shown_path(path) + ": catalog: too large");
+  Bytes text(bytes);
+  text.resize(read_at(fd.get(), 0, text, path));
+  try {
+    return Catalog::decode(as_text(text));
+  } catch (const Error& error) {
+    throw error.within(shown_path(path));
+  }
+}
+
+Catalog DirectoryDataset::catalog_or_files() const {
+  if (std::optional<Catalog> there = catalog()) return *std::move(there);
+  Catalog catalog;
+  for (const std::string& file : list_containers(directory_)) {
+    const auto reader = open_file(directory_ + file);
+    catalog.containers.push_back(CatalogEntry::of(container_name(file), *reader));
+  }
+  // '-' comes before '.': the order of files is not that of names.
+  std::sort(catalog.containers.begin(), catalog.containers.end(),
+            [](const CatalogEntry& a, const CatalogEntry& b) { return a.name < b.name; });
+  return catalog;
+}
+
+std::shared_ptr<const ContainerReader> DirectoryDataset::open_file(const std::string& path) const {
+  const auto mapping =
+      options_.mapped ? FileSource::Mapping::kWhereSafe : FileSource::Mapping::kNever;
+  try {
+    return std::make_shared<const ContainerReader>(
+        std::make_shared<const FileSource>(path, mapping));
+  } catch (const Error& error) {
+    const std::string shown = shown_path(path);
+    throw std::string_view(error.what()).starts_with(shown) ? error : error.within(shown);
+  }
+}
+
+std::shared_ptr<const ContainerReader> DirectoryDataset::open_container(
+    const CatalogEntry& entry) const {
+  const std::string path = place(entry.name);
+  if (!exists(path)) {
+    throw Error(ErrorCode::kCorrupt,
+                shown_path(path) + ": is missing: the data set's catalog lists it",
+                "sml rm removes it from the catalog as well");
+  }
+  auto reader = open_file(path);
+  if (reader->id() != entry.id) {
+    throw Error(ErrorCode::kCorrupt,
+                fmt::format("{}: is another container ({}) than the catalog lists ({})",
+                            shown_path(path), reader->id().hex(), entry.id.hex()));
+  }
+  return reader;
+}
+
+void DirectoryDataset::write(const Catalog& catalog, const std::function<void()>& commit) const {
+  const std::string path = directory_ + std::string(kCatalogName);
+  const std::string fresh = path + ".new";  // one writer at a time: the lock is held
+  const std::string text = catalog.encode();
+  try {
+    FileDescriptor fd(open_path(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0666));
+    if (!fd) throw system_error(fresh, "cannot write", errno);
+    write_at(fd.get(), 0, as_bytes(text), fresh);
+    if (::fsync(fd.get()) != 0) throw system_error(fresh, "cannot sync", errno);
+    commit();
+  } catch (...) {
+    ::unlink(fresh.c_str());
+    throw;
+  }
+  if (::rename(fresh.c_str(), path.c_str()) != 0)
+    throw system_error(path, "cannot rename into place", errno);
+  const FileDescriptor parent(open_path(directory_, O_RDONLY | O_DIRECTORY));
+  if (parent && ::fsync(parent.get()) != 0 && errno != EINVAL && errno != ENOTSUP)
+    throw system_error(directory_, "cannot sync directory", errno);
+}
+
+void DirectoryDataset::check(const NewContainer& container) const {
+  if (exists(place(container.name)) && !container.overwrite) {
+    throw Error(ErrorCode::kAlreadyExists, shown_path(place(container.name)) + ": exists already",
+                "--overwrite replaces it");
+  }
+  if (exists(directory_))
+    catalog_or_files().check_membership(container.membership, container.name);
+}
+
+std::unique_ptr<PendingContainer> DirectoryDataset::create(const NewContainer& container) {
+  check(container);
+  std::vector<std::string> made;
+  for (std::size_t slash = directory_.find('/', 1); slash != std::string::npos;
+       slash = directory_.find('/', slash + 1)) {
+    const std::string parent = directory_.substr(0, slash);
+    if (!exists(parent)) made.push_back(parent);
+  }
+  make_directories(directory_);
+  return std::make_unique<PendingInDirectory>(shared_from_this(), container, std::move(made));
+}
+
+void DirectoryDataset::remove(const std::vector<std::string>& names) {
+  const DirectoryLock lock(directory_);
+  Catalog catalog = catalog_or_files();
+  for (const std::string& name : names) {
+    if (catalog.find(name) == nullptr)
+      throw Error(ErrorCode::kNotFound, shown_path(place(name)) + ": there is no such container");
+    catalog.remove(name);
+  }
+  write(catalog, [] {});
+  for (const std::string& name : names) remove_file(place(name));
+}
+
+std::vector<Store::Unsealed> DirectoryDataset::unsealed() const {
+  // Container files under hidden temporary names (FileSink), each locked by its packer.
+  return {};
+}
+
+void DirectoryDataset::remove_unsealed(const Unsealed& one) { (void)one; }
+
+void DirectoryDataset::remove_dataset() {
+  {
+    const DirectoryLock lock(directory_);
+    if (!catalog_or_files().containers.empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  shown_path(directory_) + ": the data set is not empty");
+    remove_file(directory_ + std::string(kCatalogName));
+  }
+  remove_unused_directory(directory_);
+}
+
+}  // namespace sml

@@ -1,0 +1,39 @@
+// A data set in a directory: its container files, and its catalog in a hidden one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "smlstore/store.h"
+
+namespace sml {
+
+class DirectoryDataset final : public Store, public std::enable_shared_from_this<DirectoryDataset> {
+ public:
+  DirectoryDataset(std::string directory, StoreOptions options);
+
+  std::string place(std::string_view container) const override;
+  std::optional<Catalog> catalog() const override;
+  std::shared_ptr<const ContainerReader> open_container(const CatalogEntry& entry) const override;
+  void check(const NewContainer& container) const override;
+  // Makes the directory where there is none.
+  std::unique_ptr<PendingContainer> create(const NewContainer& container) override;
+  void remove(const std::vector<std::string>& names) override;
+  std::vector<Unsealed> unsealed() const override;
+  void remove_unsealed(const Unsealed& one) override;
+  void remove_dataset() override;
+
+  // The catalog; where there is none, one of the container files that are there, at revision 0.
+  Catalog catalog_or_files() const;
+  std::shared_ptr<const ContainerReader> open_file(const std::string& path) const;
+  // Writes the catalog anew. `commit` is called when nothing but a rename is left to be done. The
+  // caller holds the directory's lock.
+  void write(const Catalog& catalog, const std::function<void()>& commit) const;
+  const std::string& directory() const noexcept { return directory_; }  // ends with a slash
+
+ private:
+  std::string directory_;
+  StoreOptions options_;
+};
+
+}  // namespace sml

@@ -1,0 +1,31 @@
+// Footers of containers that are far away, kept as files and mapped by all processes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "smlformat/bytes.h"
+#include "smlformat/checksum.h"
+
+namespace sml {
+
+// Bytes that stay in place: mapped from a file of the cache, or in memory.
+class KeptFooter {
+ public:
+  virtual ~KeptFooter() = default;
+  virtual ByteView bytes() const noexcept = 0;
+};
+
+// The last `bytes` bytes of the container `id`, from its footer on, starting at a page boundary.
+// Taken from DIRECTORY/index/ID.footer where that is there and has the right size, else fetched
+// (once, into place) and kept there. A directory that cannot be written, or is full, means memory.
+// What a file holds is not checked here: discard_footer() drops one that turns out to be damaged.
+// Throws what `fetch` throws.
+std::shared_ptr<const KeptFooter> cached_footer(const std::string& directory, const Hash128& id,
+                                                std::uint64_t bytes,
+                                                const std::function<void(MutableBytes)>& fetch);
+void discard_footer(const std::string& directory, const Hash128& id) noexcept;
+
+}  // namespace sml

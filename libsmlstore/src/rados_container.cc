@@ -1,0 +1,293 @@
+#include "rados_container.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "smlformat/checksum.h"
+#include "smlformat/error.h"
+#include "smlformat/layout.h"
+
+namespace sml {
+
+Error RadosPlace::error(int result, const std::string& what) const {
+  const auto say = [&](ErrorCode code, const std::string& why, std::string hint = {}) {
+    return Error(code, fmt::format("{}: {}: {}", path, what, why), std::move(hint));
+  };
+  switch (-result) {
+    case ETIMEDOUT:
+      return say(ErrorCode::kUnavailable, fmt::format("no answer within {:g} s", timeout_s),
+                 "'ceph -s' shows whether the cluster is well; --ceph-timeout waits longer");
+    case ENOENT:
+      return say(ErrorCode::kCorrupt, fmt::format("the object is missing from pool {}", pool),
+                 "sml verify shows what else is lost");
+    case ENODATA:
+      return say(ErrorCode::kTruncated, "the object is too short",
+                 "sml verify shows what else is lost");
+    case ENOSPC:
+    case EDQUOT:
+      return say(ErrorCode::kIo, fmt::format("pool {} is full", pool),
+                 "'ceph df' shows the room that is left, 'ceph osd pool get-quota' its limits");
+    case EPERM:
+    case EACCES:
+      return say(ErrorCode::kIo, "not permitted", "'ceph auth get' shows what the user may do");
+    case EEXIST:
+      return say(ErrorCode::kAlreadyExists, "the object exists with other bytes");
+    case EIO:
+      return say(ErrorCode::kCorrupt, "the store cannot read the object: its copies are damaged",
+                 "'ceph health detail' shows what Ceph knows of it");
+    default:
+      return say(ErrorCode::kIo, std::generic_category().message(-result));
+  }
+}
+
+std::string object_name(std::uint64_t incarnation, std::uint64_t number) {
+  return fmt::format("{:016x}.{:08x}", incarnation, number);
+}
+
+std::string watch_name(std::uint64_t incarnation) { return fmt::format("{:016x}.w", incarnation); }
+
+std::uint64_t object_count(const CatalogEntry& entry) noexcept {
+  const std::uint64_t footer = entry.container_bytes - entry.blocks_end;
+  return 1 + entry.blocks + (footer + kFooterObjectBytes - 1) / kFooterObjectBytes;
+}
+
+// --- Operations
+
+void Operations::begin(std::uint64_t bytes) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return under_way_ == 0 || (under_way_ < most_ && bytes_ + bytes <= kMostBytes);
+  });
+  ++under_way_;
+  bytes_ += bytes;
+}
+
+void Operations::end(int result, std::uint64_t bytes, const std::string& object) {
+  const std::lock_guard lock(mutex_);
+  --under_way_;
+  bytes_ -= bytes;
+  if (result < 0 && result_ == 0) {
+    result_ = result;
+    object_ = object;
+  }
+  // Under the lock: who waits may destroy this as soon as it is free.
+  changed_.notify_all();
+}
+
+void Operations::wait() noexcept {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return under_way_ == 0; });
+}
+
+int Operations::result(std::string& object) const {
+  const std::lock_guard lock(mutex_);
+  object = object_;
+  return result_;
+}
+
+void Operations::reset() {
+  const std::lock_guard lock(mutex_);
+  result_ = 0;
+  object_.clear();
+}
+
+void delete_objects(const RadosPlace& place, std::uint64_t incarnation, std::uint64_t objects) {
+  Operations deletions(kMaxWrites);
+  std::mutex mutex;
+  std::uint64_t end = 0;  // behind the last object that was there
+  for (std::uint64_t number = 0; objects == 0 || number < objects; ++number) {
+    deletions.begin();
+    if (objects == 0) {
+      const std::lock_guard lock(mutex);
+      // Those under way are counted as missing until they have answered.
+      if (number > end + 2 * kMaxWrites) {
+        deletions.end(0, 0, {});
+        break;
+      }
+    }
+    const std::string name = object_name(incarnation, number);
+    place.objects->remove(name, [&, number, name](int result) {
+      if (result == 0) {
+        const std::lock_guard lock(mutex);
+        end = std::max(end, number + 1);
+      }
+      deletions.end(result == -ENOENT ? 0 : result, 0, name);
+    });
+  }
+  deletions.wait();
+  std::string object;
+  if (const int result = deletions.result(object); result < 0)
+    throw place.error(result, "deleting object " + object);
+}
+
+// --- RadosSource
+
+RadosSource::RadosSource(RadosPlace place, const CatalogEntry& entry,
+                         std::shared_ptr<const KeptFooter> footer)
+    : place_(std::move(place)),
+      entry_(entry),
+      footer_offset_(round_up(entry.blocks_end, kFooterAlign)),
+      footer_(std::move(footer)) {}
+
+RadosSource::Object RadosSource::object_at(std::uint64_t offset) const {
+  if (offset < entry_.header_bytes) return {0, 0, entry_.header_bytes};
+  if (offset >= entry_.blocks_end) {
+    const std::uint64_t piece = (offset - entry_.blocks_end) / kFooterObjectBytes;
+    const std::uint64_t begin = entry_.blocks_end + piece * kFooterObjectBytes;
+    return {1 + entry_.blocks + piece, begin,
+            std::min(begin + kFooterObjectBytes, entry_.container_bytes)};
+  }
+  const Index* const index = index_.load(std::memory_order_acquire);
+  if (index == nullptr) throw std::logic_error("blocks are read before the index is there");
+  std::uint64_t low = 0;
+  std::uint64_t high = index->blocks();
+  while (high - low > 1) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    (index->block_offset(middle) <= offset ? low : high) = middle;
+  }
+  return {1 + low, index->block_offset(low), index->block_offset(low + 1)};
+}
+
+void RadosSource::read(std::uint64_t offset, MutableBytes out) const {
+  if (offset > size() || out.size() > size() - offset)
+    throw Error(ErrorCode::kTruncated, "the container ends before");
+  if (const ByteView there = view(offset, out.size()); !there.empty()) {
+    std::copy(there.begin(), there.end(), out.begin());
+    return;
+  }
+  Operations reads(kMaxWrites);
+  while (!out.empty()) {
+    const Object object = object_at(offset);
+    const MutableBytes part = out.first(std::min(out.size(), object.end - offset));
+    const ReadRange range{offset - object.begin, part};
+    const std::string name = object_name(entry_.incarnation, object.number);
+    reads.begin();
+    place_.objects->read(name, {&range, 1},
+                         [&reads, name](int result) { reads.end(result, 0, name); });
+    out = out.subspan(part.size());
+    offset += part.size();
+  }
+  reads.wait();
+  std::string object;
+  if (const int result = reads.result(object); result < 0)
+    throw place_.error(result, "reading object " + object);
+}
+
+void RadosSource::start_read(std::span<const ReadRange> ranges,
+                             std::function<void(std::exception_ptr)> done) const {
+  if (ranges.empty()) return done(nullptr);
+  const Object object = object_at(ranges.front().offset);
+  std::vector<ReadRange> in_object(ranges.begin(), ranges.end());
+  for (ReadRange& range : in_object) {
+    if (range.offset < object.begin || range.offset > object.end ||
+        range.out.size() > object.end - range.offset) {
+      return ByteSource::start_read(ranges, std::move(done));  // not of one block
+    }
+    range.offset -= object.begin;
+  }
+  const std::string name = object_name(entry_.incarnation, object.number);
+  place_.objects->read(name, in_object, [place = place_, name, done = std::move(done)](int result) {
+    done(result < 0 ? std::make_exception_ptr(place.error(result, "reading object " + name))
+                    : nullptr);
+  });
+}
+
+ByteView RadosSource::view(std::uint64_t offset, std::uint64_t bytes) const {
+  if (!footer_ || offset < footer_offset_) return {};
+  return footer_->bytes().subspan(offset - footer_offset_, bytes);
+}
+
+void RadosSource::fetch_footer(const RadosPlace& place, const CatalogEntry& entry,
+                               MutableBytes out) {
+  const RadosSource source(place, entry, nullptr);
+  source.read(source.footer_offset_, out);
+}
+
+// --- RadosSink
+
+RadosSink::RadosSink(RadosPlace place, std::uint64_t incarnation)
+    : place_(std::move(place)), incarnation_(incarnation) {
+  forget();
+}
+
+void RadosSink::forget() {
+  objects_ = 0;
+  entry_ = {};
+  entry_.incarnation = incarnation_;
+  in_footer_ = false;
+  footer_.clear();
+  tail_.clear();
+}
+
+void RadosSink::check() const {
+  std::string object;
+  if (const int result = writes_.result(object); result < 0)
+    throw place_.error(result, "writing object " + object);
+}
+
+void RadosSink::put(ByteView bytes) {
+  check();
+  const std::string name = object_name(incarnation_, objects_++);
+  const std::uint32_t crc = crc32c(bytes);
+  const std::uint64_t size = bytes.size();
+  writes_.begin(size);
+  place_.objects->create(name, bytes, crc, [this, name, crc, size](int result) {
+    if (result != -EEXIST) return writes_.end(result, size, name);
+    // A write that was thought lost may have been made all the same.
+    place_.objects->stat(name, [this, name, crc, size](int stat_result, std::uint64_t there,
+                                                       std::optional<std::uint32_t> crc_there) {
+      const bool same = stat_result == 0 && there == size && crc_there == crc;
+      writes_.end(same ? 0 : stat_result < 0 ? stat_result : -EEXIST, size, name);
+    });
+  });
+}
+
+void RadosSink::begin_footer() {
+  in_footer_ = true;
+  entry_.blocks = objects_ - 1;
+  entry_.blocks_end = entry_.container_bytes;
+}
+
+void RadosSink::append(ByteView bytes) {
+  if (objects_ == 0) entry_.header_bytes = static_cast<std::uint32_t>(bytes.size());
+  entry_.container_bytes += bytes.size();
+  if (!in_footer_) return put(bytes);
+  const ByteView end = bytes.last(std::min(bytes.size(), Tail::kBytes));
+  tail_.insert(tail_.end(), end.begin(), end.end());
+  if (tail_.size() > Tail::kBytes)
+    tail_.erase(tail_.begin(), tail_.end() - static_cast<std::ptrdiff_t>(Tail::kBytes));
+  while (!bytes.empty()) {
+    const std::size_t part =
+        std::min<std::size_t>(bytes.size(), kFooterObjectBytes - footer_.size());
+    footer_.insert(footer_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(part));
+    bytes = bytes.subspan(part);
+    if (footer_.size() == kFooterObjectBytes) {
+      put(footer_);
+      footer_.clear();
+    }
+  }
+}
+
+void RadosSink::restart() {
+  writes_.wait();
+  check();
+  if (objects_ > 0) delete_objects(place_, incarnation_, objects_);
+  forget();
+}
+
+CatalogEntry RadosSink::finish() {
+  if (!footer_.empty()) put(footer_);
+  footer_.clear();
+  writes_.wait();
+  check();
+  if (tail_.size() != Tail::kBytes)
+    throw Error(ErrorCode::kInvalidArgument, "what was written is no container");
+  entry_.id = Tail::decode(tail_).id;
+  return entry_;
+}
+
+}  // namespace sml

@@ -1,0 +1,319 @@
+#include "rados_store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "joining.h"
+#include "quote.h"
+#include "smlformat/error.h"
+
+namespace sml {
+namespace {
+
+const std::string kCatalogObject = "catalog";
+
+// Waits between tries to change the catalog, at first at most and in the end; drawn at random, so
+// that many who try at once do not meet again.
+constexpr std::chrono::microseconds kFirstBackoff{4000};
+constexpr std::chrono::microseconds kLastBackoff{1000000};
+
+class Backoff {
+ public:
+  // Throws kCancelled where stop is requested.
+  void wait(const std::stop_token& stop) {
+    std::uniform_int_distribution<std::int64_t> draw(0, most_.count());
+    std::mutex mutex;
+    std::condition_variable_any condition;
+    std::unique_lock lock(mutex);
+    condition.wait_for(lock, stop, std::chrono::microseconds(draw(random_)), [] { return false; });
+    if (stop.stop_requested())
+      throw Error(ErrorCode::kCancelled, "cancelled while changing the catalog");
+    most_ = std::min(2 * most_, kLastBackoff);
+  }
+
+ private:
+  std::minstd_rand random_{static_cast<std::minstd_rand::result_type>(random_number())};
+  std::chrono::microseconds most_ = kFirstBackoff;
+};
+
+// Marks what was announced as removed; false where it is not this owner's any more.
+bool give_up(Catalog& catalog, const std::string& name, std::uint64_t owner) {
+  const Announcement* const own = catalog.find_announced(name);
+  if (own == nullptr || own->owner != owner) return false;
+  catalog.removed.push_back({own->name, own->incarnation, 0});
+  std::erase_if(catalog.announced, [&](const Announcement& one) { return one.name == name; });
+  return true;
+}
+
+class PendingInRados final : public PendingContainer {
+ public:
+  PendingInRados(std::shared_ptr<RadosStore> store, NewContainer container)
+      : store_(std::move(store)),
+        container_(std::move(container)),
+        incarnation_(random_number()),
+        owner_(random_number()),
+        sink_(store_->where(), incarnation_) {
+    announce();
+  }
+  ~PendingInRados() override {
+    if (published_) return;
+    try {
+      withdraw();
+    } catch (const std::exception&) {
+      // It stays announced, and `sml rm --unsealed` finds it.
+    }
+  }
+  PendingInRados(const PendingInRados&) = delete;
+  PendingInRados& operator=(const PendingInRados&) = delete;
+
+  void append(ByteView bytes) override { sink_.append(bytes); }
+  void begin_footer() override { sink_.begin_footer(); }
+  void restart() override { sink_.restart(); }
+  void publish(const std::stop_token& stop) override;
+
+ private:
+  void announce();
+  void withdraw();
+
+  std::shared_ptr<RadosStore> store_;
+  NewContainer container_;
+  std::uint64_t incarnation_;
+  std::uint64_t owner_;
+  std::unique_ptr<ObjectWatch> watch_;
+  RadosSink sink_;
+  bool published_ = false;
+};
+
+// Throws where a container cannot be begun.
+void check_can_join(const Catalog& catalog, const NewContainer& container,
+                    const RadosStore& store) {
+  if (const CatalogEntry* entry = catalog.find(container.name); entry && !container.overwrite) {
+    throw Error(ErrorCode::kAlreadyExists, store.place(container.name) + ": exists already",
+                "--overwrite replaces it");
+  }
+  if (const Announcement* other = catalog.find_announced(container.name)) {
+    if (store.is_alive(other->incarnation)) {
+      throw Error(ErrorCode::kUnavailable, fmt::format("{}: is being packed since {}",
+                                                       store.place(container.name), other->since));
+    }
+    throw Error(ErrorCode::kAlreadyExists,
+                fmt::format("{}: was begun at {} and never sealed", store.place(container.name),
+                            other->since),
+                "'sml rm --unsealed' removes what packers left");
+  }
+  catalog.check_membership(container.membership, container.name);
+}
+
+void PendingInRados::announce() {
+  store_->update([&](Catalog& catalog) {
+    check_can_join(catalog, container_, *store_);
+    catalog.announce({container_.name, incarnation_, owner_, container_.membership, utc_now()});
+  });
+  try {
+    const int result = store_->where().objects->watch(watch_name(incarnation_), watch_);
+    if (result < 0) throw store_->where().error(result, "watching " + watch_name(incarnation_));
+  } catch (...) {
+    withdraw();
+    throw;
+  }
+}
+
+void PendingInRados::publish(const std::stop_token& stop) {
+  CatalogEntry entry = sink_.finish();
+  entry.name = container_.name;
+  const auto reader = store_->open_container(entry);
+  const CatalogEntry complete = [&] {
+    CatalogEntry one = CatalogEntry::of(container_.name, *reader);
+    one.incarnation = incarnation_;
+    return one;
+  }();
+  KeyCheck keys(*store_, container_.name, *reader);
+  store_->update(
+      [&](Catalog& catalog) {
+        const Announcement* const own = catalog.find_announced(container_.name);
+        if (own == nullptr || own->owner != owner_) {
+          throw Error(ErrorCode::kUnavailable,
+                      store_->place(container_.name) +
+                          ": another process has taken over or removed what was packed");
+        }
+        catalog.check_membership(container_.membership, container_.name);
+        keys.run(catalog);
+        std::erase_if(catalog.announced,
+                      [&](const Announcement& one) { return one.name == container_.name; });
+        if (const CatalogEntry* replaced = catalog.find(container_.name))
+          catalog.removed.push_back(
+              {replaced->name, replaced->incarnation, object_count(*replaced)});
+        catalog.add(complete);
+      },
+      stop);
+  published_ = true;
+  watch_.reset();
+  store_->where().objects->remove(watch_name(incarnation_), [](int) {});
+  if (container_.overwrite) store_->delete_removed();
+}
+
+// Takes back what was not published.
+void PendingInRados::withdraw() {
+  watch_.reset();
+  bool own = false;
+  store_->update([&](Catalog& catalog) { own = give_up(catalog, container_.name, owner_); });
+  if (own) store_->delete_removed();
+}
+
+}  // namespace
+
+RadosStore::RadosStore(RadosPlace place, StoreOptions options)
+    : place_(std::move(place)), options_(std::move(options)) {}
+
+std::string RadosStore::place(std::string_view container) const {
+  return fmt::format("{}/{}", place_.path, container);
+}
+
+Catalog RadosStore::decode(const Objects::Versioned& stored) const {
+  try {
+    return Catalog::decode(as_text(stored.bytes));
+  } catch (const Error& error) {
+    throw error.within(place_.path);
+  }
+}
+
+std::optional<Catalog> RadosStore::catalog() const {
+  Objects::Versioned stored;
+  const int result = place_.objects->get(kCatalogObject, stored);
+  if (result == -ENOENT) return std::nullopt;
+  if (result < 0) throw place_.error(result, "reading the catalog");
+  return decode(stored);
+}
+
+Catalog RadosStore::update(const std::function<void(Catalog&)>& change,
+                           const std::stop_token& stop) {
+  for (Backoff backoff;; backoff.wait(stop)) {
+    Objects::Versioned stored;
+    int result = place_.objects->get(kCatalogObject, stored);
+    if (result < 0 && result != -ENOENT) throw place_.error(result, "reading the catalog");
+    Catalog catalog = result == 0 ? decode(stored) : Catalog();
+    change(catalog);
+    result = place_.objects->put(kCatalogObject, as_bytes(catalog.encode()), stored.version);
+    if (result == 0) return catalog;
+    if (result != -ECANCELED) throw place_.error(result, "changing the catalog");
+  }
+}
+
+std::shared_ptr<const ContainerReader> RadosStore::open_container(const CatalogEntry& entry) const {
+  const std::uint64_t bytes = entry.container_bytes - round_up(entry.blocks_end, kFooterAlign);
+  for (bool again = false;; again = true) {
+    try {
+      const auto footer =
+          cached_footer(options_.index_directory, entry.id, bytes,
+                        [&](MutableBytes out) { RadosSource::fetch_footer(place_, entry, out); });
+      const auto source = std::make_shared<RadosSource>(place_, entry, footer);
+      const auto reader =
+          std::make_shared<ContainerReader>(source, ContainerReader::HeaderFrom::kFooter);
+      const CatalogEntry found = CatalogEntry::of(entry.name, *reader);
+      if (found.id != entry.id || found.blocks != entry.blocks ||
+          found.blocks_end != entry.blocks_end || found.header_bytes != entry.header_bytes) {
+        throw Error(ErrorCode::kCorrupt,
+                    fmt::format("its objects are those of container {}, not {}", found.id.hex(),
+                                entry.id.hex()));
+      }
+      source->use(reader->index());
+      return reader;
+    } catch (const Error& error) {
+      const bool damaged =
+          error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kTruncated;
+      // What was kept here may be what is damaged.
+      if (again || !damaged || options_.index_directory.empty()) {
+        const std::string shown = place(entry.name);
+        throw std::string_view(error.what()).starts_with(place_.path) ? error : error.within(shown);
+      }
+      discard_footer(options_.index_directory, entry.id);
+    }
+  }
+}
+
+void RadosStore::check(const NewContainer& container) const {
+  check_can_join(catalog().value_or(Catalog()), container, *this);
+}
+
+std::unique_ptr<PendingContainer> RadosStore::create(const NewContainer& container) {
+  return std::make_unique<PendingInRados>(shared_from_this(), container);
+}
+
+bool RadosStore::is_alive(std::uint64_t incarnation) const {
+  bool watched = false;
+  const int result = place_.objects->is_watched(watch_name(incarnation), watched);
+  if (result == -ENOENT) return false;
+  if (result < 0) throw place_.error(result, "asking who watches " + watch_name(incarnation));
+  return watched;
+}
+
+void RadosStore::delete_removed() {
+  const std::optional<Catalog> now = catalog();
+  if (!now) return;
+  for (const Removal& one : now->removed) {
+    delete_objects(place_, one.incarnation, one.objects);
+    place_.objects->remove(watch_name(one.incarnation), [](int) {});
+    update([&](Catalog& catalog) {
+      std::erase_if(catalog.removed,
+                    [&](const Removal& other) { return other.incarnation == one.incarnation; });
+    });
+  }
+}
+
+void RadosStore::remove(const std::vector<std::string>& names) {
+  update([&](Catalog& catalog) {
+    for (const std::string& name : names) {
+      const CatalogEntry* const entry = catalog.find(name);
+      if (entry == nullptr)
+        throw Error(ErrorCode::kNotFound, place(name) + ": there is no such container");
+      catalog.removed.push_back({entry->name, entry->incarnation, object_count(*entry)});
+      catalog.remove(name);
+    }
+  });
+  delete_removed();
+}
+
+std::vector<Store::Unsealed> RadosStore::unsealed() const {
+  std::vector<Unsealed> found;
+  const std::optional<Catalog> now = catalog();
+  if (!now) return found;
+  for (const Announcement& one : now->announced)
+    found.push_back({one.name, one.since, is_alive(one.incarnation), one.incarnation});
+  for (const Removal& one : now->removed) found.push_back({one.name, {}, false, one.incarnation});
+  return found;
+}
+
+void RadosStore::remove_unsealed(const Unsealed& one) {
+  if (is_alive(one.incarnation))
+    throw Error(ErrorCode::kUnavailable, place(one.name) + ": is being packed");
+  update([&](Catalog& catalog) {
+    for (const Announcement& announced : std::vector(catalog.announced)) {
+      if (announced.incarnation == one.incarnation)
+        give_up(catalog, announced.name, announced.owner);
+    }
+  });
+  delete_removed();
+}
+
+void RadosStore::remove_dataset() {
+  Objects::Versioned stored;
+  int result = place_.objects->get(kCatalogObject, stored);
+  if (result < 0) throw place_.error(result, "reading the catalog");
+  const Catalog catalog = decode(stored);
+  if (!catalog.containers.empty() || !catalog.announced.empty() || !catalog.removed.empty())
+    throw Error(ErrorCode::kInvalidArgument, place_.path + ": the data set is not empty");
+  result = place_.objects->remove_version(kCatalogObject, stored.version);
+  if (result == -ECANCELED)
+    throw Error(ErrorCode::kUnavailable, place_.path + ": the data set was changed meanwhile");
+  if (result < 0) throw place_.error(result, "removing the catalog");
+}
+
+}  // namespace sml

@@ -1,0 +1,40 @@
+// A data set in Ceph: a namespace of a pool, with its catalog and the objects of its containers.
+#pragma once
+
+#include <memory>
+
+#include "rados_container.h"
+#include "smlstore/store.h"
+
+namespace sml {
+
+class RadosStore final : public Store, public std::enable_shared_from_this<RadosStore> {
+ public:
+  RadosStore(RadosPlace place, StoreOptions options);
+
+  std::string place(std::string_view container) const override;
+  std::optional<Catalog> catalog() const override;
+  std::shared_ptr<const ContainerReader> open_container(const CatalogEntry& entry) const override;
+  void check(const NewContainer& container) const override;
+  std::unique_ptr<PendingContainer> create(const NewContainer& container) override;
+  void remove(const std::vector<std::string>& names) override;
+  std::vector<Unsealed> unsealed() const override;
+  void remove_unsealed(const Unsealed& one) override;
+  void remove_dataset() override;
+
+  // Changes the catalog by compare-and-swap: reads it, has it edited, writes it, again from the
+  // start where another was faster. What `change` throws ends it. Returns the catalog as written.
+  Catalog update(const std::function<void(Catalog&)>& change, const std::stop_token& stop = {});
+  bool is_alive(std::uint64_t incarnation) const;
+  // Deletes the objects of what the catalog lists as removed, then drops it from there.
+  void delete_removed();
+  const RadosPlace& where() const noexcept { return place_; }
+
+ private:
+  Catalog decode(const Objects::Versioned& stored) const;
+
+  RadosPlace place_;
+  StoreOptions options_;
+};
+
+}  // namespace sml
