@@ -3,8 +3,10 @@
 // library runs where Ceph is not installed.
 //
 // The interface knows no exceptions: results are 0 or a negative errno, as librados gives them, and
-// whoever calls gives them a meaning. Functions with a callback return at once and call it exactly
-// once, from a thread of the client, which must not be held up. All functions are safe for threads.
+// whoever calls gives them a meaning (-ETIMEDOUT: no answer; a change may be made all the same).
+// Functions with a callback return at once and call it exactly once, from a thread of the client,
+// which must not be held up, and in which no Objects or ObjectWatch may end (what cannot even be
+// begun is told before they return). Callbacks must not throw. All functions are safe for threads.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +25,11 @@ struct ObjectsOptions {
   std::string name_space;
   std::string conf;       // file; empty: CEPH_CONF, else librados' defaults
   std::string user;       // "NAME" or "client.NAME"; empty: CEPH_ARGS, else client.admin
-  double timeout_s = 30;  // of every operation, and of connecting
+  double timeout_s = 30;  // of every operation, and of connecting; rounded up to seconds
 };
 
-// Held while a job lives: others can ask for it (Objects::is_watched).
+// Held while a job lives: others can ask for it (Objects::is_watched). It keeps the connection, so
+// it may outlive the Objects that gave it. Ending it waits for the store.
 class ObjectWatch {
  public:
   virtual ~ObjectWatch() = default;
@@ -49,11 +52,13 @@ class Objects {
   // -ENOSPC, -EDQUOT: the pool is full, told at once instead of waiting for room.
   virtual void create(const std::string& name, ByteView bytes, std::uint32_t crc32c, Done done) = 0;
   // Fills ranges (ReadRange::offset counts from the object's start) in one operation, straight into
-  // their memory. -ENOENT; -ENODATA where the object ends before a range does.
+  // their memory. -ENOENT; -ENODATA where the object ends before a range does; -E2BIG for more than
+  // 4096 ranges.
   virtual void read(const std::string& name, std::span<const ReadRange> ranges, Done done) = 0;
   // Size, and the checksum that create() gave it, if any. -ENOENT.
   virtual void stat(const std::string& name, StatDone done) = 0;
-  // CRC32C of an object of `bytes` bytes, computed where it is stored. -ENOENT.
+  // CRC32C of an object of `bytes` bytes, computed where it is stored. -ENOENT; -ENODATA where it
+  // has another size.
   virtual void checksum(const std::string& name, std::uint64_t bytes, ChecksumDone done) = 0;
   virtual void remove(const std::string& name, Done done) = 0;  // -ENOENT
 
@@ -72,7 +77,7 @@ class Objects {
   // Watches an object, which is created empty where it does not exist.
   virtual int watch(const std::string& name, std::unique_ptr<ObjectWatch>& out) = 0;
   // Whether some client watches it, in this process or another. A client that died counts for as
-  // long as the store waits for it. -ENOENT.
+  // long as the store waits for it (10 s), and the answer then takes 3 s. -ENOENT.
   virtual int is_watched(const std::string& name, bool& out) = 0;
 
   // Names of the data set's objects: for recovery only, since it goes through the whole pool.
