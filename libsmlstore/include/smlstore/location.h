@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace sml {
 
@@ -25,6 +26,8 @@ struct Location {
   std::string ceph_conf;  // a file; empty: as the surroundings say
   std::string ceph_user;
 
+  Location() = default;
+  explicit Location(std::string local_path) : path(std::move(local_path)) {}
   // PATH; rados://POOL/DATASET[/CONTAINER][@REVISION][?conf=FILE&user=NAME]. A revision of a local
   // path is part of `path` until settled(). Throws kInvalidArgument.
   static Location parse(std::string_view text);
