@@ -10,7 +10,7 @@
 namespace sml {
 namespace {
 
-constexpr std::array<CommandInfo, 9> kCommands = {{
+constexpr std::array<CommandInfo, 11> kCommands = {{
     {"pack", "merge files into a container", make_pack_command},
     {"ls", "list keys, in name order", make_ls_command},
     {"info", "counts, sizes and containers of a data set", make_info_command},
@@ -18,6 +18,8 @@ constexpr std::array<CommandInfo, 9> kCommands = {{
     {"cat", "records, one after another, as tar, as frames or as files", make_cat_command},
     {"verify", "check every checksum", make_verify_command},
     {"recover", "save what is intact of a damaged container", make_recover_command},
+    {"cp", "copy containers between files, directories and clusters", make_cp_command},
+    {"rm", "remove containers, data sets, and what crashed packers left", make_rm_command},
     {"help", "help for a command", make_help_command},
     {"version", "versions of sml, its formats and its libraries", make_version_command},
 }};

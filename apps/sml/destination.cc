@@ -30,7 +30,7 @@ std::string name_in_dataset(const DestinationOptions& options) {
     return named;
   }
   const Membership& m = options.membership;
-  if (m.parts > 0)
+  if (m.parts > 0 && !options.named_as_is)
     return fmt::format("{}-{}-of-{}", options.name.value_or("part"), m.part, m.parts);
   return options.name ? *options.name : default_container_name();
 }

@@ -20,6 +20,7 @@ struct DestinationOptions {
   StoreOptions store;
   std::optional<std::string> name;  // of the container in a data set
   Membership membership;
+  bool named_as_is = false;  // a part gets no -I-of-N behind its name
   bool overwrite = false;
 };
 

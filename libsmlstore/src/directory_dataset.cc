@@ -173,8 +173,7 @@ void DirectoryDataset::check(const NewContainer& container) const {
     throw Error(ErrorCode::kAlreadyExists, shown_path(place(container.name)) + ": exists already",
                 "--overwrite replaces it");
   }
-  if (exists(directory_))
-    catalog_or_files().check_membership(container.membership, container.name);
+  if (exists(directory_)) catalog_or_files().check_membership(container.membership, container.name);
 }
 
 std::unique_ptr<PendingContainer> DirectoryDataset::create(const NewContainer& container) {
@@ -189,15 +188,27 @@ std::unique_ptr<PendingContainer> DirectoryDataset::create(const NewContainer& c
   return std::make_unique<PendingInDirectory>(shared_from_this(), container, std::move(made));
 }
 
+std::vector<std::string> DirectoryDataset::names() const {
+  if (const std::optional<Catalog> there = catalog()) return names_of(*there);
+  std::vector<std::string> names;
+  if (!exists(directory_)) return names;
+  for (const std::string& file : list_containers(directory_)) names.push_back(container_name(file));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Also containers that are damaged or missing can be removed: none is opened.
 void DirectoryDataset::remove(const std::vector<std::string>& names) {
   const DirectoryLock lock(directory_);
-  Catalog catalog = catalog_or_files();
+  std::optional<Catalog> there = catalog();
   for (const std::string& name : names) {
-    if (catalog.find(name) == nullptr)
+    if (there ? there->find(name) == nullptr : !exists(place(name)))
       throw Error(ErrorCode::kNotFound, shown_path(place(name)) + ": there is no such container");
-    catalog.remove(name);
   }
-  write(catalog, [] {});
+  if (there) {
+    for (const std::string& name : names) there->remove(name);
+    write(*there, [] {});
+  }
   for (const std::string& name : names) remove_file(place(name));
 }
 
@@ -211,7 +222,7 @@ void DirectoryDataset::remove_unsealed(const Unsealed& one) { (void)one; }
 void DirectoryDataset::remove_dataset() {
   {
     const DirectoryLock lock(directory_);
-    if (!catalog_or_files().containers.empty())
+    if (!names().empty())
       throw Error(ErrorCode::kInvalidArgument,
                   shown_path(directory_) + ": the data set is not empty");
     remove_file(directory_ + std::string(kCatalogName));

@@ -18,6 +18,7 @@ class DirectoryDataset final : public Store, public std::enable_shared_from_this
   void check(const NewContainer& container) const override;
   // Makes the directory where there is none.
   std::unique_ptr<PendingContainer> create(const NewContainer& container) override;
+  std::vector<std::string> names() const override;
   void remove(const std::vector<std::string>& names) override;
   std::vector<Unsealed> unsealed() const override;
   void remove_unsealed(const Unsealed& one) override;

@@ -30,6 +30,12 @@ void KeyCheck::run(const Catalog& catalog) {
   }
 }
 
+std::vector<std::string> names_of(const Catalog& catalog) {
+  std::vector<std::string> names;
+  for (const CatalogEntry& entry : catalog.containers) names.push_back(entry.name);
+  return names;
+}
+
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <future>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -133,23 +135,61 @@ RadosSource::RadosSource(RadosPlace place, const CatalogEntry& entry,
       footer_offset_(round_up(entry.blocks_end, kFooterAlign)),
       footer_(std::move(footer)) {}
 
-RadosSource::Object RadosSource::object_at(std::uint64_t offset) const {
-  if (offset < entry_.header_bytes) return {0, 0, entry_.header_bytes};
-  if (offset >= entry_.blocks_end) {
-    const std::uint64_t piece = (offset - entry_.blocks_end) / kFooterObjectBytes;
-    const std::uint64_t begin = entry_.blocks_end + piece * kFooterObjectBytes;
-    return {1 + entry_.blocks + piece, begin,
-            std::min(begin + kFooterObjectBytes, entry_.container_bytes)};
-  }
+const Index& RadosSource::index() const {
   const Index* const index = index_.load(std::memory_order_acquire);
   if (index == nullptr) throw std::logic_error("blocks are read before the index is there");
+  return *index;
+}
+
+// The object that holds a byte of the container.
+std::uint64_t RadosSource::object_at(std::uint64_t offset) const {
+  if (offset < entry_.header_bytes) return 0;
+  if (offset >= entry_.blocks_end)
+    return 1 + entry_.blocks + (offset - entry_.blocks_end) / kFooterObjectBytes;
+  const Index& blocks = index();
   std::uint64_t low = 0;
-  std::uint64_t high = index->blocks();
+  std::uint64_t high = blocks.blocks();
   while (high - low > 1) {
     const std::uint64_t middle = low + (high - low) / 2;
-    (index->block_offset(middle) <= offset ? low : high) = middle;
+    (blocks.block_offset(middle) <= offset ? low : high) = middle;
   }
-  return {1 + low, index->block_offset(low), index->block_offset(low + 1)};
+  return 1 + low;
+}
+
+FarSource::Extent RadosSource::object(std::uint64_t number) const {
+  if (number == 0) return {0, entry_.header_bytes};
+  if (number <= entry_.blocks)
+    return {index().block_offset(number - 1), index().block_offset(number)};
+  const std::uint64_t begin = entry_.blocks_end + (number - 1 - entry_.blocks) * kFooterObjectBytes;
+  return {begin, std::min(begin + kFooterObjectBytes, entry_.container_bytes)};
+}
+
+void RadosSource::check_presence(std::uint64_t number) const {
+  const std::string name = object_name(entry_.incarnation, number);
+  const Extent extent = object(number);
+  std::promise<std::pair<int, std::uint64_t>> answer;
+  place_.objects->stat(name, [&](int result, std::uint64_t bytes, std::optional<std::uint32_t>) {
+    answer.set_value({result, bytes});
+  });
+  const std::pair<int, std::uint64_t> got = answer.get_future().get();
+  if (got.first < 0) throw place_.error(got.first, "object " + name);
+  if (got.second != extent.end - extent.begin) {
+    throw Error(ErrorCode::kTruncated,
+                fmt::format("{}: object {} has {} bytes instead of {}", place_.path, name,
+                            got.second, extent.end - extent.begin));
+  }
+}
+
+std::uint32_t RadosSource::stored_crc32c(std::uint64_t number) const {
+  const std::string name = object_name(entry_.incarnation, number);
+  const Extent extent = object(number);
+  std::promise<std::pair<int, std::uint32_t>> answer;
+  place_.objects->checksum(name, extent.end - extent.begin, [&](int result, std::uint32_t crc) {
+    answer.set_value({result, crc});
+  });
+  const std::pair<int, std::uint32_t> got = answer.get_future().get();
+  if (got.first < 0) throw place_.error(got.first, "checking object " + name);
+  return got.second;
 }
 
 void RadosSource::read(std::uint64_t offset, MutableBytes out) const {
@@ -157,14 +197,19 @@ void RadosSource::read(std::uint64_t offset, MutableBytes out) const {
     throw Error(ErrorCode::kTruncated, "the container ends before");
   if (const ByteView there = view(offset, out.size()); !there.empty()) {
     std::copy(there.begin(), there.end(), out.begin());
-    return;
+  } else {
+    read_stored(offset, out);
   }
+}
+
+void RadosSource::read_stored(std::uint64_t offset, MutableBytes out) const {
   Operations reads(kMaxWrites);
   while (!out.empty()) {
-    const Object object = object_at(offset);
-    const MutableBytes part = out.first(std::min(out.size(), object.end - offset));
-    const ReadRange range{offset - object.begin, part};
-    const std::string name = object_name(entry_.incarnation, object.number);
+    const std::uint64_t number = object_at(offset);
+    const Extent extent = object(number);
+    const MutableBytes part = out.first(std::min(out.size(), extent.end - offset));
+    const ReadRange range{offset - extent.begin, part};
+    const std::string name = object_name(entry_.incarnation, number);
     reads.begin();
     place_.objects->read(name, {&range, 1},
                          [&reads, name](int result) { reads.end(result, 0, name); });
@@ -180,7 +225,8 @@ void RadosSource::read(std::uint64_t offset, MutableBytes out) const {
 void RadosSource::start_read(std::span<const ReadRange> ranges,
                              std::function<void(std::exception_ptr)> done) const {
   if (ranges.empty()) return done(nullptr);
-  const Object object = object_at(ranges.front().offset);
+  const std::uint64_t number = object_at(ranges.front().offset);
+  const Extent object = this->object(number);
   std::vector<ReadRange> in_object(ranges.begin(), ranges.end());
   for (ReadRange& range : in_object) {
     if (range.offset < object.begin || range.offset > object.end ||
@@ -189,7 +235,7 @@ void RadosSource::start_read(std::span<const ReadRange> ranges,
     }
     range.offset -= object.begin;
   }
-  const std::string name = object_name(entry_.incarnation, object.number);
+  const std::string name = object_name(entry_.incarnation, number);
   place_.objects->read(name, in_object, [place = place_, name, done = std::move(done)](int result) {
     done(result < 0 ? std::make_exception_ptr(place.error(result, "reading object " + name))
                     : nullptr);

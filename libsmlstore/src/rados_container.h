@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "far_source.h"
 #include "index_cache.h"
 #include "objects.h"
 #include "smlformat/bytes.h"
@@ -75,7 +76,7 @@ class Operations {
 };
 
 // The bytes of a sealed container. The footer is mapped from the index cache; view() gives it.
-class RadosSource final : public ByteSource {
+class RadosSource final : public FarSource {
  public:
   RadosSource(RadosPlace place, const CatalogEntry& entry,
               std::shared_ptr<const KeptFooter> footer);
@@ -89,16 +90,18 @@ class RadosSource final : public ByteSource {
                   std::function<void(std::exception_ptr)> done) const override;
   ByteView view(std::uint64_t offset, std::uint64_t bytes) const override;
 
+  std::uint64_t objects() const override { return object_count(entry_); }
+  Extent object(std::uint64_t number) const override;
+  void check_presence(std::uint64_t number) const override;
+  std::uint32_t stored_crc32c(std::uint64_t number) const override;
+  void read_stored(std::uint64_t offset, MutableBytes out) const override;
+
   // Reads the footer and what follows, in parallel.
   static void fetch_footer(const RadosPlace& place, const CatalogEntry& entry, MutableBytes out);
 
  private:
-  struct Object {
-    std::uint64_t number;
-    std::uint64_t begin;  // in the container
-    std::uint64_t end;
-  };
-  Object object_at(std::uint64_t offset) const;
+  std::uint64_t object_at(std::uint64_t offset) const;
+  const Index& index() const;
 
   RadosPlace place_;
   CatalogEntry entry_;

@@ -268,6 +268,10 @@ void RadosStore::delete_removed() {
   }
 }
 
+std::vector<std::string> RadosStore::names() const {
+  return names_of(catalog().value_or(Catalog()));
+}
+
 void RadosStore::remove(const std::vector<std::string>& names) {
   update([&](Catalog& catalog) {
     for (const std::string& name : names) {

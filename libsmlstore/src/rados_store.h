@@ -17,6 +17,7 @@ class RadosStore final : public Store, public std::enable_shared_from_this<Rados
   std::shared_ptr<const ContainerReader> open_container(const CatalogEntry& entry) const override;
   void check(const NewContainer& container) const override;
   std::unique_ptr<PendingContainer> create(const NewContainer& container) override;
+  std::vector<std::string> names() const override;
   void remove(const std::vector<std::string>& names) override;
   std::vector<Unsealed> unsealed() const override;
   void remove_unsealed(const Unsealed& one) override;

@@ -1,9 +1,12 @@
 #include "smlstore/verify.h"
 
+#include <algorithm>
 #include <memory>
+#include <random>
 
 #include <fmt/format.h>
 
+#include "far_source.h"
 #include "ordered_tasks.h"
 #include "quote.h"
 #include "smlformat/checksum.h"
@@ -15,7 +18,69 @@ namespace {
 
 [[noreturn]] void corrupt(const std::string& what) { throw Error(ErrorCode::kCorrupt, what); }
 
-// What surrounds the blocks: paddings, footer, names.
+// The bytes as the store has them, not as they are kept on this machine.
+class StoredBytes final : public ByteSource {
+ public:
+  explicit StoredBytes(const ByteSource& source)
+      : source_(source), far_(dynamic_cast<const FarSource*>(&source)) {}
+
+  std::uint64_t size() const override { return source_.size(); }
+  void read(std::uint64_t offset, MutableBytes out) const override {
+    far_ != nullptr ? far_->read_stored(offset, out) : source_.read(offset, out);
+  }
+  ByteView view(std::uint64_t offset, std::uint64_t bytes) const override {
+    return far_ != nullptr ? ByteView() : source_.view(offset, bytes);
+  }
+
+ private:
+  const ByteSource& source_;
+  const FarSource* far_;
+};
+
+// What an object of a container must have as its checksum.
+std::uint32_t expected_crc32c(const ContainerReader& reader, const FarSource& source,
+                              std::uint64_t object) {
+  const Index& index = reader.index();
+  if (object > 0 && object <= index.blocks()) return index.block(object - 1).crc32c;
+  const FarSource::Extent extent = source.object(object);
+  Bytes bytes(extent.end - extent.begin);
+  if (object == 0) {
+    const auto header = reader.header().encode();
+    std::copy(header.begin(), header.end(), bytes.begin());
+    return crc32c(bytes);
+  }
+  // The footer was checked when it was opened; in front of it there are zeros.
+  const std::uint64_t begin = std::max(extent.begin, reader.tail().footer_offset);
+  source.read(begin, MutableBytes(bytes).subspan(begin - extent.begin));
+  return crc32c(bytes);
+}
+
+// One object of a container, by what the store says of it.
+BlockReport verify_object(const Dataset::Container& container, const FarSource& source,
+                          std::uint64_t object, VerifyDepth depth) {
+  BlockReport report;
+  const ContainerReader& reader = *container.reader;
+  const bool is_block = object > 0 && object <= reader.index().blocks();
+  try {
+    if (depth == VerifyDepth::kQuick) {
+      source.check_presence(object);
+    } else {
+      const std::uint32_t expected = expected_crc32c(reader, source, object);
+      if (const std::uint32_t stored = source.stored_crc32c(object); stored != expected)
+        corrupt(fmt::format("checksum mismatch (expected {:08x}, the store computes {:08x})",
+                            expected, stored));
+    }
+    if (is_block && starts_records(reader.index().block(object - 1).kind))
+      report.records = reader.index().block(object - 1).slots;
+  } catch (const Error& error) {
+    report.findings.push_back(error.within(is_block      ? fmt::format("block {}", object - 1)
+                                           : object == 0 ? "header"
+                                                         : "footer"));
+  }
+  return report;
+}
+
+// What surrounds the blocks: header, paddings, footer, names.
 BlockReport verify_frame(const ContainerReader& reader) {
   BlockReport report;
   const auto attempt = [&report](auto check) {
@@ -25,9 +90,15 @@ BlockReport verify_frame(const ContainerReader& reader) {
       report.findings.push_back(error);
     }
   };
-  const ByteSource& source = reader.source();
+  const StoredBytes source(reader.source());
   const Index& index = reader.index();
   const Tail& tail = reader.tail();
+  attempt([&] {
+    std::byte header[Header::kBytes];
+    source.read(0, header);
+    if (Header::decode(header).encode() != reader.header().encode())
+      corrupt("the header differs from its copy in the footer");
+  });
   attempt([&] {
     const SourceBytes padding(source, Header::kBytes,
                               reader.header().header_bytes - Header::kBytes);
@@ -95,7 +166,10 @@ BlockReport verify_frame(const ContainerReader& reader) {
 class Verifier {
  public:
   Verifier(const Dataset& dataset, const VerifyOptions& options)
-      : dataset_(dataset), options_(options), workers_(options.threads), tasks_(workers_) {
+      : dataset_(dataset),
+        options_(options),
+        workers_(threads(dataset, options)),
+        tasks_(workers_) {
     for (const Dataset::Container& container : dataset.containers())
       total_bytes_ += container.reader->tail().container_bytes;
   }
@@ -115,24 +189,71 @@ class Verifier {
     std::uint64_t bytes;
   };
   struct Sums {
+    bool complete = true;  // no block was left out
     std::uint64_t raw_bytes = 0;
     std::uint64_t stored_bytes = 0;
     std::uint64_t blocks_left = 0;
     bool sound = true;
   };
 
+  // Reading from far away is mostly waiting.
+  static unsigned threads(const Dataset& dataset, const VerifyOptions& options) {
+    constexpr unsigned kThreadsThatWait = 16;
+    Workers wanted(options.threads);
+    const bool far = std::any_of(
+        dataset.containers().begin(), dataset.containers().end(), [](const auto& container) {
+          return dynamic_cast<const FarSource*>(&container.reader->source()) != nullptr;
+        });
+    return far ? std::max(wanted.threads(), kThreadsThatWait) : wanted.threads();
+  }
+
   void start(const Dataset::Container& container) {
     const std::shared_ptr<const ContainerReader> reader = container.reader;
     const Index& index = reader->index();
+    const auto* const far = dynamic_cast<const FarSource*>(&reader->source());
+    if (options_.depth == VerifyDepth::kChecksums && far == nullptr) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: a container file has no store that could compute checksums",
+                              container.path));
+    }
     const std::uint64_t block_bytes = index.block_offset(index.blocks()) - index.block_offset(0);
-    submit({&container, true, reader->tail().container_bytes - block_bytes},
-           [reader] { return verify_frame(*reader); });
+    const std::uint64_t frame_bytes = reader->tail().container_bytes - block_bytes;
+    if (options_.depth != VerifyDepth::kAll) return start_objects(container, far, frame_bytes);
+    submit({&container, true, frame_bytes}, [reader] { return verify_frame(*reader); });
     const auto dictionary = std::make_shared<const CheckedDictionary>(*reader);
     for (std::uint64_t block = 0; block < index.blocks(); ++block) {
+      if (!is_sampled()) continue;
       submit(
           {&container, false, index.block_offset(block + 1) - index.block_offset(block)},
           [&container, dictionary, block] { return verify_block(container, *dictionary, block); });
     }
+  }
+
+  void start_objects(const Dataset::Container& container, const FarSource* far,
+                     std::uint64_t frame_bytes) {
+    const Index& index = container.reader->index();
+    // Header and rest are one task. Of a file that was opened nothing else is to be known.
+    submit({&container, true, frame_bytes}, [this, &container, far, &index] {
+      BlockReport report;
+      for (std::uint64_t object = 0; far != nullptr && object < far->objects(); ++object) {
+        if (object > 0 && object <= index.blocks()) continue;
+        BlockReport one = verify_object(container, *far, object, options_.depth);
+        report.findings.insert(report.findings.end(), one.findings.begin(), one.findings.end());
+      }
+      return report;
+    });
+    for (std::uint64_t block = 0; far != nullptr && block < index.blocks(); ++block) {
+      if (options_.depth == VerifyDepth::kChecksums && !is_sampled()) continue;
+      submit({&container, false, index.block_offset(block + 1) - index.block_offset(block)},
+             [this, &container, far, block] {
+               return verify_object(container, *far, block + 1, options_.depth);
+             });
+    }
+  }
+
+  bool is_sampled() {
+    if (options_.sample_percent >= 100) return true;
+    return std::uniform_real_distribution<double>(0, 100)(sampler_) < options_.sample_percent;
   }
 
   template <class Task>
@@ -153,6 +274,7 @@ class Verifier {
       ++report_.containers;
       sums_ = {};
       sums_.blocks_left = index.blocks();
+      sums_.complete = options_.depth == VerifyDepth::kAll && options_.sample_percent >= 100;
     } else {
       ++report_.blocks;
       --sums_.blocks_left;
@@ -163,7 +285,7 @@ class Verifier {
     sums_.stored_bytes += block.stored_bytes;
     sums_.sound = sums_.sound && block.findings.empty();
     for (const Error& error : block.findings) damage(*running.container, error);
-    if (sums_.blocks_left == 0 && sums_.sound) check_sums(*running.container);
+    if (sums_.blocks_left == 0 && sums_.complete && sums_.sound) check_sums(*running.container);
     if (options_.on_progress) options_.on_progress(report_.bytes, total_bytes_);
   }
 
@@ -219,6 +341,7 @@ class Verifier {
   const Dataset& dataset_;
   const VerifyOptions& options_;
   std::uint64_t total_bytes_ = 0;
+  std::mt19937_64 sampler_{options_.sample_seed};
   VerifyReport report_;
   Sums sums_;  // of the container whose results are being taken
   std::deque<Running> running_;

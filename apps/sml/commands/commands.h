@@ -14,6 +14,8 @@ std::unique_ptr<Command> make_shuffle_command();
 std::unique_ptr<Command> make_cat_command();
 std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_recover_command();
+std::unique_ptr<Command> make_cp_command();
+std::unique_ptr<Command> make_rm_command();
 std::unique_ptr<Command> make_help_command();
 std::unique_ptr<Command> make_version_command();
 

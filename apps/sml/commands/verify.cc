@@ -1,7 +1,9 @@
 // sml verify DATASET
 #include "smlstore/verify.h"
 
+#include <charconv>
 #include <optional>
+#include <random>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -18,6 +20,15 @@
 namespace sml {
 namespace {
 
+double parse_percent(const std::string& text) {
+  double percent = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, percent);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || !(percent > 0 && percent <= 100))
+    throw UsageError("'" + text + "' is no percentage above 0 and up to 100");
+  return percent;
+}
+
 class VerifyCommand final : public Command {
  public:
   void define(CommandLine& line) override {
@@ -25,9 +36,17 @@ class VerifyCommand final : public Command {
         "DATASET",
         "Reads a data set whole and checks every checksum, and every key against the index.\n"
         "Each finding is a line on standard error.");
-    line.positional("DATASET", dataset_, "a container file, or a directory of them");
+    line.positional("DATASET", dataset_, "a container, or a data set");
     line.flag("--json", json_, "the report as a JSON document");
     add_partial_option(line, partial_);
+    line.group("How much");
+    line.flag("--quick", quick_, "only whether everything is there and has its size");
+    line.value(
+        "--sample", "PERCENT",
+        [this](const std::string& text) { options_.sample_percent = parse_percent(text); },
+        "of the blocks, drawn at random; default 100");
+    line.flag("--remote", remote_,
+              "let the store compute the checksums of whole blocks:\nno data is moved; for Ceph");
     line.group("Speed");
     add_threads_option(line, threads_);
     add_store_options(line, store_);
@@ -41,6 +60,14 @@ class VerifyCommand final : public Command {
 
   void resolve() override {
     location_ = parse_dataset(dataset_);
+    if (quick_ && remote_) throw UsageError("--quick and --remote exclude each other");
+    if (quick_ && options_.sample_percent < 100)
+      throw UsageError("--quick and --sample exclude each other");
+    if (remote_ && !location_.is_rados())
+      throw UsageError("--remote is for data sets in Ceph: " + one_line(location_.path) +
+                       " is local");
+    if (quick_) options_.depth = VerifyDepth::kQuick;
+    if (remote_) options_.depth = VerifyDepth::kChecksums;
     options_.threads = resolve_threads(threads_);
   }
 
@@ -66,6 +93,7 @@ class VerifyCommand final : public Command {
     };
     const Dataset dataset = open_dataset(location_, std::move(opening), console);
     options_.on_damage = tell;
+    options_.sample_seed = std::random_device()();
     options_.stop = interrupt.token();
     if (Progress* progress = console.progress()) {
       options_.on_progress = [progress](std::uint64_t done, std::uint64_t total) {
@@ -107,6 +135,8 @@ class VerifyCommand final : public Command {
   std::optional<std::string> dataset_;
   bool json_ = false;
   bool partial_ = false;
+  bool quick_ = false;
+  bool remote_ = false;
   std::optional<unsigned> threads_;
   ReportOptions report_;
   StoreArguments store_;

@@ -16,7 +16,8 @@ namespace sml {
 inline constexpr std::string_view kContainerSuffix = ".sml";
 // In the directory of a data set; see DirectoryLock.
 inline constexpr std::string_view kLockName = ".sml-lock";
-// In the directory of a data set that was packed into; changed under the lock, by renaming a new one.
+// In the directory of a data set that was packed into; changed under the lock, by renaming a new
+// one.
 inline constexpr std::string_view kCatalogName = ".sml-catalog";
 
 // A regular file as a byte source. On local file systems it is mapped (read-only, shared), so that

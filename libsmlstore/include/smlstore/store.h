@@ -70,6 +70,8 @@ class Store {
   // Begins a container, after such a check.
   virtual std::unique_ptr<PendingContainer> create(const NewContainer& container) = 0;
 
+  // The names of its containers, in byte order; none where there is no data set.
+  virtual std::vector<std::string> names() const = 0;
   // Removes containers from the catalog, then their bytes. Readers that have them open may fail.
   // Throws kNotFound, and nothing is removed, where one is not there.
   virtual void remove(const std::vector<std::string>& names) = 0;
@@ -83,7 +85,8 @@ class Store {
   virtual std::vector<Unsealed> unsealed() const = 0;
   // Removes one that is not alive (kUnavailable where it is).
   virtual void remove_unsealed(const Unsealed& one) = 0;
-  // Removes the catalog of a data set without containers, and what goes with it.
+  // Removes the catalog of a data set without containers, and in a directory what goes with it; the
+  // directory itself where nothing else is in it.
   virtual void remove_dataset() = 0;
 };
 

@@ -1,0 +1,160 @@
+// sml cp SOURCE DEST
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "commands/commands.h"
+#include "destination.h"
+#include "interrupt.h"
+#include "lists.h"
+#include "locations.h"
+#include "options.h"
+#include "output.h"
+#include "progress.h"
+#include "smlstore/copy.h"
+#include "terminal.h"
+
+namespace sml {
+namespace {
+
+class CpCommand final : public Command {
+ public:
+  void define(CommandLine& line) override {
+    line.describe(
+        "SOURCE DEST",
+        "Copies a container, or all containers of a data set, bit by bit; between files,\n"
+        "directories and clusters. Every block is checked on the way. Containers that are "
+        "at\n"
+        "DEST already are passed over, so that an interrupted copy can be repeated.");
+    line.positional("SOURCE", source_, "a container, or a data set");
+    line.positional("DEST", destination_, "a data set; or, for one container, a file");
+    line.group("Output");
+    line.text("--name", "NAME", name_, "of the one container that is copied");
+    line.flag("--overwrite", overwrite_, "replace containers that are others");
+    line.flag("-n,--dry-run", dry_run_, "say what would be done");
+    add_partial_option(line, partial_);
+    add_store_options(line, store_);
+    add_report_options(line, report_);
+    line.epilog(
+        "Examples:\n"
+        "  sml cp photos.sml rados://pool/photos\n"
+        "  sml cp rados://pool/photos 'rados://pool/photos?conf=/etc/ceph/other.conf'\n"
+        "\n"
+        "Exit codes: 0 done; 1 failed; 2 wrong usage.");
+  }
+
+  void resolve() override {
+    if (!source_) throw UsageError("no SOURCE given");
+    if (!destination_) throw UsageError("no DEST given");
+    from_ = parse_location(*source_);
+    to_ = parse_location(*destination_);
+    if (name_ && !is_container_name(*name_))
+      throw UsageError("option --name: '" + one_line(*name_) + "' is no container name");
+  }
+
+  Outcome run(Console& console) override {
+    console.configure(report_);
+    const Interrupt interrupt;
+    const Dataset dataset = open_dataset(from_, store_, partial_, console);
+    const bool whole_dataset = from_.settled().is_dataset();
+    if (name_ && whole_dataset) throw UsageError("--name is for one container, not for a data set");
+    if (whole_dataset && !to_.is_dataset()) {
+      throw UsageError(one_line(to_.path) + " is no data set, and a data set is to be copied",
+                       "a destination that ends in '/' is a data set");
+    }
+    total_bytes_ = 0;
+    for (const Dataset::Container& container : dataset.containers())
+      total_bytes_ += container.reader->tail().container_bytes;
+    for (const Dataset::Container& container : dataset.containers())
+      copy(container, console, interrupt.token());
+    return Outcome::kDone;
+  }
+
+ private:
+  void copy(const Dataset::Container& container, Console& console, const std::stop_token& stop) {
+    const std::uint64_t bytes = container.reader->tail().container_bytes;
+    const std::string name = name_.value_or(container.name);
+    if (const std::optional<Hash128> there = id_at_destination(name)) {
+      if (*there == container.reader->id()) {
+        console.note(fmt::format("{} is there already", one_line(name)));
+        done_bytes_ += bytes;
+        return;
+      }
+    }
+    DestinationOptions where;
+    where.location = to_;
+    where.store = resolve_store(store_);
+    if (to_.is_dataset()) where.name = name;
+    if (!to_.is_dataset() && name_) where.name = name_;
+    where.membership = CatalogEntry::of(name, *container.reader).membership;
+    where.named_as_is = true;
+    where.overwrite = overwrite_;
+    Destination destination(std::move(where));
+    if (dry_run_) {
+      Output out = Output::standard();
+      out.write(fmt::format("would copy {}, {}, to {}\n", one_line(container.path),
+                            shown_size(bytes), one_line(destination.path())));
+      out.finish();
+      return;
+    }
+    CopyOptions options;
+    options.stop = stop;
+    if (Progress* progress = console.progress()) {
+      options.on_progress = [this, progress](std::uint64_t done) {
+        progress->update_bytes("copied", done_bytes_ + done, total_bytes_);
+      };
+    }
+    ByteSink& sink = destination.begin();
+    try {
+      copy_container(*container.reader, sink, options);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kCorrupt) throw;
+      throw error.within(container.path);
+    }
+    destination.publish(stop);
+    done_bytes_ += bytes;
+  }
+
+  // The id of a container that is where one of this name would be copied to.
+  std::optional<Hash128> id_at_destination(const std::string& name) const {
+    try {
+      if (!to_.is_dataset() && !to_.is_rados()) {
+        const Dataset there = Dataset::open(to_);
+        return there.containers().front().reader->id();
+      }
+      const std::shared_ptr<Store> store = Store::open(to_, resolve_store(store_));
+      const std::optional<Catalog> catalog = store->catalog();
+      if (catalog) {
+        const CatalogEntry* entry = catalog->find(to_.container.empty() ? name : to_.container);
+        return entry != nullptr ? std::optional(entry->id) : std::nullopt;
+      }
+      if (to_.is_rados()) return std::nullopt;
+      return Dataset::open(Location(store->place(name))).containers().front().reader->id();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kNotFound) return std::nullopt;
+      throw;
+    }
+  }
+
+  std::optional<std::string> source_;
+  std::optional<std::string> destination_;
+  std::optional<std::string> name_;
+  bool overwrite_ = false;
+  bool dry_run_ = false;
+  bool partial_ = false;
+  StoreArguments store_;
+  ReportOptions report_;
+  Location from_;
+  Location to_;
+  std::uint64_t done_bytes_ = 0;
+  std::uint64_t total_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_cp_command() { return std::make_unique<CpCommand>(); }
+
+}  // namespace sml
