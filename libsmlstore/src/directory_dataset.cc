@@ -147,6 +147,11 @@ std::shared_ptr<const ContainerReader> DirectoryDataset::open_container(
   return reader;
 }
 
+std::shared_ptr<const ByteSource> DirectoryDataset::open_damaged(const std::string& name) const {
+  // Not mapped: a device that fails is to be an error, which recovery passes over.
+  return std::make_shared<const FileSource>(place(name), FileSource::Mapping::kNever);
+}
+
 void DirectoryDataset::write(const Catalog& catalog, const std::function<void()>& commit) const {
   const std::string path = directory_ + std::string(kCatalogName);
   const std::string fresh = path + ".new";  // one writer at a time: the lock is held

@@ -15,6 +15,7 @@ class DirectoryDataset final : public Store, public std::enable_shared_from_this
   std::string place(std::string_view container) const override;
   std::optional<Catalog> catalog() const override;
   std::shared_ptr<const ContainerReader> open_container(const CatalogEntry& entry) const override;
+  std::shared_ptr<const ByteSource> open_damaged(const std::string& name) const override;
   void check(const NewContainer& container) const override;
   // Makes the directory where there is none.
   std::unique_ptr<PendingContainer> create(const NewContainer& container) override;

@@ -17,18 +17,16 @@ namespace sml {
 
 Error RadosPlace::error(int result, const std::string& what) const {
   const auto say = [&](ErrorCode code, const std::string& why, std::string hint = {}) {
-    return Error(code, fmt::format("{}: {}: {}", path, what, why), std::move(hint));
+    return Error(code, fmt::format("{}: {}", what, why), std::move(hint));
   };
   switch (-result) {
     case ETIMEDOUT:
       return say(ErrorCode::kUnavailable, fmt::format("no answer within {:g} s", timeout_s),
                  "'ceph -s' shows whether the cluster is well; --ceph-timeout waits longer");
     case ENOENT:
-      return say(ErrorCode::kCorrupt, fmt::format("the object is missing from pool {}", pool),
-                 "sml verify shows what else is lost");
+      return say(ErrorCode::kCorrupt, fmt::format("it is missing from pool {}", pool));
     case ENODATA:
-      return say(ErrorCode::kTruncated, "the object is too short",
-                 "sml verify shows what else is lost");
+      return say(ErrorCode::kTruncated, "it is too short");
     case ENOSPC:
     case EDQUOT:
       return say(ErrorCode::kIo, fmt::format("pool {} is full", pool),
@@ -123,7 +121,46 @@ void delete_objects(const RadosPlace& place, std::uint64_t incarnation, std::uin
   deletions.wait();
   std::string object;
   if (const int result = deletions.result(object); result < 0)
-    throw place.error(result, "deleting object " + object);
+    throw place.error(result, "deleting object " + object).within(place.path);
+}
+
+// --- ObjectsSource
+
+ObjectsSource::ObjectsSource(RadosPlace place, std::uint64_t incarnation, std::uint64_t objects)
+    : place_(std::move(place)), incarnation_(incarnation) {
+  std::uint64_t missing = 0;  // in a row
+  for (std::uint64_t number = 0; objects == 0 ? missing <= kMaxWrites : number < objects;
+       ++number) {
+    const std::string name = object_name(incarnation_, number);
+    std::promise<std::pair<int, std::uint64_t>> answer;
+    place_.objects->stat(name, [&](int result, std::uint64_t bytes, std::optional<std::uint32_t>) {
+      answer.set_value({result, bytes});
+    });
+    const std::pair<int, std::uint64_t> got = answer.get_future().get();
+    if (got.first < 0 && got.first != -ENOENT)
+      throw place_.error(got.first, "object " + name).within(place_.path);
+    missing = got.first < 0 ? missing + 1 : 0;
+    ends_.push_back(size() + (got.first < 0 ? 0 : got.second));
+  }
+}
+
+void ObjectsSource::read(std::uint64_t offset, MutableBytes out) const {
+  if (offset > size() || out.size() > size() - offset)
+    throw Error(ErrorCode::kTruncated, "the container ends before");
+  while (!out.empty()) {
+    const auto at = std::upper_bound(ends_.begin(), ends_.end(), offset);
+    const auto number = static_cast<std::uint64_t>(at - ends_.begin());
+    const std::uint64_t begin = number == 0 ? 0 : ends_[number - 1];
+    const MutableBytes part = out.first(std::min(out.size(), *at - offset));
+    const ReadRange range{offset - begin, part};
+    const std::string name = object_name(incarnation_, number);
+    std::promise<int> answer;
+    place_.objects->read(name, {&range, 1}, [&](int result) { answer.set_value(result); });
+    if (const int result = answer.get_future().get(); result < 0)
+      throw place_.error(result, "reading object " + name);
+    out = out.subspan(part.size());
+    offset += part.size();
+  }
 }
 
 // --- RadosSource
@@ -174,9 +211,8 @@ void RadosSource::check_presence(std::uint64_t number) const {
   const std::pair<int, std::uint64_t> got = answer.get_future().get();
   if (got.first < 0) throw place_.error(got.first, "object " + name);
   if (got.second != extent.end - extent.begin) {
-    throw Error(ErrorCode::kTruncated,
-                fmt::format("{}: object {} has {} bytes instead of {}", place_.path, name,
-                            got.second, extent.end - extent.begin));
+    throw Error(ErrorCode::kTruncated, fmt::format("object {} has {} bytes instead of {}", name,
+                                                   got.second, extent.end - extent.begin));
   }
 }
 
@@ -272,7 +308,7 @@ void RadosSink::forget() {
 void RadosSink::check() const {
   std::string object;
   if (const int result = writes_.result(object); result < 0)
-    throw place_.error(result, "writing object " + object);
+    throw place_.error(result, "writing object " + object).within(place_.path);
 }
 
 void RadosSink::put(ByteView bytes) {

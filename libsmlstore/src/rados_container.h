@@ -26,7 +26,7 @@ struct RadosPlace {
   std::string pool;
   double timeout_s = 0;
 
-  // What a result of Objects means. `what`: what was done, and to which object.
+  // What a result of Objects means. `what`: what was done, and to which object; `path` is not said.
   Error error(int result, const std::string& what) const;
 };
 
@@ -108,6 +108,21 @@ class RadosSource final : public FarSource {
   std::uint64_t footer_offset_;
   std::shared_ptr<const KeptFooter> footer_;
   std::atomic<const Index*> index_{nullptr};
+};
+
+// The objects 0, 1, ... of an incarnation laid end to end, whatever they are; those missing have no
+// bytes. Asks for the size of each when it is made: `objects` of them, 0 as in delete_objects().
+class ObjectsSource final : public ByteSource {
+ public:
+  ObjectsSource(RadosPlace place, std::uint64_t incarnation, std::uint64_t objects);
+
+  std::uint64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  void read(std::uint64_t offset, MutableBytes out) const override;
+
+ private:
+  RadosPlace place_;
+  std::uint64_t incarnation_;
+  std::vector<std::uint64_t> ends_;
 };
 
 // Writes a container's objects.

@@ -119,7 +119,10 @@ void PendingInRados::announce() {
   });
   try {
     const int result = store_->where().objects->watch(watch_name(incarnation_), watch_);
-    if (result < 0) throw store_->where().error(result, "watching " + watch_name(incarnation_));
+    if (result < 0)
+      throw store_->where()
+          .error(result, "watching " + watch_name(incarnation_))
+          .within(store_->where().path);
   } catch (...) {
     withdraw();
     throw;
@@ -189,7 +192,7 @@ std::optional<Catalog> RadosStore::catalog() const {
   Objects::Versioned stored;
   const int result = place_.objects->get(kCatalogObject, stored);
   if (result == -ENOENT) return std::nullopt;
-  if (result < 0) throw place_.error(result, "reading the catalog");
+  if (result < 0) throw place_.error(result, "reading the catalog").within(place_.path);
   return decode(stored);
 }
 
@@ -198,12 +201,14 @@ Catalog RadosStore::update(const std::function<void(Catalog&)>& change,
   for (Backoff backoff;; backoff.wait(stop)) {
     Objects::Versioned stored;
     int result = place_.objects->get(kCatalogObject, stored);
-    if (result < 0 && result != -ENOENT) throw place_.error(result, "reading the catalog");
+    if (result < 0 && result != -ENOENT)
+      throw place_.error(result, "reading the catalog").within(place_.path);
     Catalog catalog = result == 0 ? decode(stored) : Catalog();
     change(catalog);
     result = place_.objects->put(kCatalogObject, as_bytes(catalog.encode()), stored.version);
     if (result == 0) return catalog;
-    if (result != -ECANCELED) throw place_.error(result, "changing the catalog");
+    if (result != -ECANCELED)
+      throw place_.error(result, "changing the catalog").within(place_.path);
   }
 }
 
@@ -239,6 +244,25 @@ std::shared_ptr<const ContainerReader> RadosStore::open_container(const CatalogE
   }
 }
 
+std::shared_ptr<const ByteSource> RadosStore::open_damaged(const std::string& name) const {
+  const Catalog now = catalog().value_or(Catalog());
+  if (const Announcement* unsealed = now.find_announced(name))
+    return std::make_shared<const ObjectsSource>(place_, unsealed->incarnation, 0);
+  const CatalogEntry* const entry = now.find(name);
+  if (entry == nullptr)
+    throw Error(ErrorCode::kNotFound, place(name) + ": there is no such container");
+  try {
+    // Its index tells where what is missing would be.
+    const std::shared_ptr<const ContainerReader> reader = open_container(*entry);
+    return {reader, &reader->source()};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kTruncated &&
+        error.code() != ErrorCode::kUnsupported)
+      throw;
+    return std::make_shared<const ObjectsSource>(place_, entry->incarnation, object_count(*entry));
+  }
+}
+
 void RadosStore::check(const NewContainer& container) const {
   check_can_join(catalog().value_or(Catalog()), container, *this);
 }
@@ -251,7 +275,8 @@ bool RadosStore::is_alive(std::uint64_t incarnation) const {
   bool watched = false;
   const int result = place_.objects->is_watched(watch_name(incarnation), watched);
   if (result == -ENOENT) return false;
-  if (result < 0) throw place_.error(result, "asking who watches " + watch_name(incarnation));
+  if (result < 0)
+    throw place_.error(result, "asking who watches " + watch_name(incarnation)).within(place_.path);
   return watched;
 }
 
@@ -310,14 +335,14 @@ void RadosStore::remove_unsealed(const Unsealed& one) {
 void RadosStore::remove_dataset() {
   Objects::Versioned stored;
   int result = place_.objects->get(kCatalogObject, stored);
-  if (result < 0) throw place_.error(result, "reading the catalog");
+  if (result < 0) throw place_.error(result, "reading the catalog").within(place_.path);
   const Catalog catalog = decode(stored);
   if (!catalog.containers.empty() || !catalog.announced.empty() || !catalog.removed.empty())
     throw Error(ErrorCode::kInvalidArgument, place_.path + ": the data set is not empty");
   result = place_.objects->remove_version(kCatalogObject, stored.version);
   if (result == -ECANCELED)
     throw Error(ErrorCode::kUnavailable, place_.path + ": the data set was changed meanwhile");
-  if (result < 0) throw place_.error(result, "removing the catalog");
+  if (result < 0) throw place_.error(result, "removing the catalog").within(place_.path);
 }
 
 }  // namespace sml

@@ -91,7 +91,7 @@ class Recover(SmlTest):
             (b"no output given", ("damaged.sml",)),
             (b"is both input and output", ("damaged.sml", "-o", "damaged.sml", "--overwrite")),
             (b"is both input and output", ("damaged.sml", "-o", "same.sml", "--overwrite")),
-            (b"names a directory", ("damaged.sml", "-o", "d")),
+            (b"is no file", ("damaged.sml", "-o", "d")),
             (b"standard output", ("damaged.sml", "-o", "-")),
         ):
             result = self.run_sml("recover", *arguments)

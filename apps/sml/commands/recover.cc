@@ -32,12 +32,13 @@ class RecoverCommand final : public Command {
                   "else it is "
                   "another one, in input\n"
                   "order.");
-    line.positional("FILE", file_, "a damaged container file");
+    line.positional("FILE", file_, "a damaged container: a file, or one in Ceph");
     line.text("-o,--output", "OUT", output_, "the file to write");
     line.flag("--overwrite", overwrite_, "replace an existing file");
     line.flag("--json", json_, "the report as a JSON document");
     line.group("Speed");
     add_threads_option(line, threads_);
+    add_store_options(line, store_);
     add_report_options(line, report_);
     line.epilog(
         "Example:\n"
@@ -53,9 +54,12 @@ class RecoverCommand final : public Command {
     if (!output_) throw UsageError("no output given", "-o FILE");
     if (*output_ == "-") throw UsageError("a container cannot be written to standard output");
     destination_ = parse_location(*output_);
-    if (destination_.is_dataset()) {
-      throw UsageError(one_line(destination_.path) + " names a directory",
-                       "name the file to write: what is recovered belongs to no data set yet");
+    if (location_.is_rados() && location_.container.empty())
+      throw UsageError(one_line(location_.path) + " is a data set", "name one of its containers");
+    if (destination_.is_dataset() || destination_.is_rados()) {
+      throw UsageError(one_line(destination_.path) + " is no file",
+                       "name the file to write, and look at what is recovered before 'sml cp' "
+                       "takes it into a data set");
     }
     struct stat in {};
     struct stat out {};
@@ -80,9 +84,7 @@ class RecoverCommand final : public Command {
         progress->update_bytes("recovered", done, total);
       };
     }
-    // Not mapped: a device that fails is to be an error, which recovery passes over.
-    const auto source =
-        std::make_shared<const FileSource>(location_.path, FileSource::Mapping::kNever);
+    const std::shared_ptr<const ByteSource> source = open_damaged();
     FileSink sink(destination_.path, overwrite_);
     RecoverReport report;
     try {
@@ -99,6 +101,14 @@ class RecoverCommand final : public Command {
   }
 
  private:
+  std::shared_ptr<const ByteSource> open_damaged() const {
+    if (location_.is_rados()) {
+      return Store::open(location_, resolve_store(store_))->open_damaged(location_.container);
+    }
+    // Not mapped: a device that fails is to be an error, which recovery passes over.
+    return std::make_shared<const FileSource>(location_.path, FileSource::Mapping::kNever);
+  }
+
   static std::string text_of(const RecoverReport& report) {
     std::string text = "recovered: " + shown_count(report.summary.counts.records, "record") + ", " +
                        shown_size(report.summary.counts.raw_bytes);
@@ -135,6 +145,7 @@ class RecoverCommand final : public Command {
   bool json_ = false;
   std::optional<unsigned> threads_;
   ReportOptions report_;
+  StoreArguments store_;
   Location location_;
   Location destination_;
   RecoverOptions options_;

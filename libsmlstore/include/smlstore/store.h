@@ -67,6 +67,9 @@ class Store {
   // Whether a container can join, as far as that is known before its keys are. Throws as publish()
   // does, and kUnavailable where a container of the name is being packed.
   virtual void check(const NewContainer& container) const = 0;
+  // The bytes of a container that may be damaged, or not sealed, as far as they are there: for
+  // recovery. Throws kNotFound, kIo, kUnavailable.
+  virtual std::shared_ptr<const ByteSource> open_damaged(const std::string& name) const = 0;
   // Begins a container, after such a check.
   virtual std::unique_ptr<PendingContainer> create(const NewContainer& container) = 0;
 

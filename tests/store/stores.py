@@ -1,0 +1,91 @@
+"""What the tests of data sets share: the same behaviour in a directory and in every pool."""
+
+import itertools
+import os
+import subprocess
+
+from smltest import SmlTest
+
+POOLS = os.environ.get("SML_TEST_POOLS", "").split()
+
+_numbers = itertools.count()
+
+
+class Directory:
+    def __init__(self, test):
+        self.name = f"set{next(_numbers)}"
+        self.location = self.name + "/"
+        self.kind = "directory"
+        self.test = test
+
+    def container(self, name):
+        return f"{self.name}/{name}.sml"
+
+    def left(self):
+        """What is left where the data set was."""
+        path = self.test.path(self.name)
+        return sorted(os.listdir(path)) if os.path.isdir(path) else []
+
+    def bytes_of(self, name):
+        return self.test.read(self.container(name))
+
+
+class Pool:
+    def __init__(self, pool):
+        self.pool = pool
+        self.name_space = f"test-{os.getpid()}-{next(_numbers)}"
+        self.location = f"rados://{pool}/{self.name_space}"
+        self.kind = pool
+
+    def container(self, name):
+        return f"{self.location}/{name}"
+
+    def rados(self, *arguments, data=None):
+        return subprocess.run(
+            ["rados", "-p", self.pool, "-N", self.name_space, *arguments],
+            input=data,
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=120,
+        ).stdout
+
+    def left(self):
+        return sorted(os.fsdecode(self.rados("ls")).split())
+
+    def objects(self):
+        """Of containers, in the order of their numbers."""
+        return [name for name in self.left() if "." in name and not name.endswith(".w")]
+
+    def bytes_of(self, _name):
+        """Of the only container there is."""
+        return b"".join(self.rados("get", name, "-") for name in self.objects())
+
+
+class StoreTest(SmlTest):
+    def stores(self):
+        """Each kind of store in turn, as a sub-test with a data set of its own that is not there yet."""
+        for store in [Directory(self), *map(Pool, POOLS)]:
+            with self.subTest(store=store.kind):
+                try:
+                    yield store
+                finally:
+                    if store.left():
+                        self.run_sml("rm", "--recursive", store.location)
+
+    def pools(self):
+        """The same without the directory."""
+        for store in self.stores():
+            if store.kind != "directory":
+                yield store
+
+    def files(self, directory, count, size=2000):
+        """Small files with bytes that their names tell, packed from `directory`: key -> bytes."""
+        made = {}
+        for i in range(count):
+            key = f"{directory}-{i:03}.bin"
+            made[key] = (key.encode() + b"\n") * (size // (len(key) + 1) + i % 7)
+            self.write(f"{directory}/{key}", made[key])
+        return made
+
+    def pack(self, directory, store, name, *options):
+        return self.ok("pack", directory, "-o", store.location, "--name", name, *options)
