@@ -1,5 +1,6 @@
 """What the tests of data sets share: the same behaviour in a directory and in every pool."""
 
+import functools
 import itertools
 import os
 import subprocess
@@ -61,23 +62,36 @@ class Pool:
         return b"".join(self.rados("get", name, "-") for name in self.objects())
 
 
+def _over(kinds):
+    """Runs a test with each kind of store in turn, in an empty directory and with a data set that is not there yet."""
+
+    def decorate(test):
+        @functools.wraps(test)
+        def run(self):
+            if not kinds:
+                self.skipTest("there is no cluster (SML_TEST_POOLS)")
+            for kind in kinds:
+                self.tearDown()
+                self.setUp()
+                store = Directory(self) if kind == "directory" else Pool(kind)
+                with self.subTest(store=kind):
+                    try:
+                        test(self, store)
+                    finally:
+                        if store.left():
+                            self.run_sml("rm", "--recursive", store.location)
+
+        return run
+
+    return decorate
+
+
+in_every_store = _over(["directory", *POOLS])
+in_every_pool = _over(POOLS)
+in_one_pool = _over(POOLS[:1])
+
+
 class StoreTest(SmlTest):
-    def stores(self):
-        """Each kind of store in turn, as a sub-test with a data set of its own that is not there yet."""
-        for store in [Directory(self), *map(Pool, POOLS)]:
-            with self.subTest(store=store.kind):
-                try:
-                    yield store
-                finally:
-                    if store.left():
-                        self.run_sml("rm", "--recursive", store.location)
-
-    def pools(self):
-        """The same without the directory."""
-        for store in self.stores():
-            if store.kind != "directory":
-                yield store
-
     def files(self, directory, count, size=2000):
         """Small files with bytes that their names tell, packed from `directory`: key -> bytes."""
         made = {}

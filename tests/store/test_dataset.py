@@ -5,7 +5,7 @@ import subprocess
 import unittest
 
 from smltest import SML
-from stores import POOLS, StoreTest
+from stores import StoreTest, in_every_pool, in_every_store, in_one_pool
 
 BLOCKS = ("--block-size", "64K", "--compress", "none")
 
@@ -14,188 +14,181 @@ class DatasetTest(StoreTest):
     def keys(self, location, *options):
         return [line.decode() for line in self.lines("ls", location, *options)]
 
-    def test_what_is_packed_is_read_again(self):
+    @in_every_store
+    def test_what_is_packed_is_read_again(self, store):
         files = self.files("a", 200)
         self.ok("pack", "a", "-o", "a.sml", *BLOCKS)
-        for store in self.stores():
-            self.pack("a", store, "one", *BLOCKS)
-            self.assertEqual(self.keys(store.location), sorted(files))
-            self.assertEqual(self.ok("cat", store.location, "a-007.bin").decode(), files["a-007.bin"].decode())
-            order = self.ok("shuffle", store.location, "--mode", "full", "--seed", "5")
-            self.assertEqual(order, self.ok("shuffle", "a.sml", "--mode", "full", "--seed", "5"))
-            self.assertEqual(
-                self.ok("cat", store.location, stdin=order), self.ok("cat", "a.sml", stdin=order)
-            )
-            for how in ((), ("--quick",), ("--sample", "50")):
-                self.assertTrue(self.ok("verify", store.location, *how).startswith(b"ok: "))
-            self.assertEqual(store.bytes_of("one"), self.read("a.sml"))
+        self.pack("a", store, "one", *BLOCKS)
+        self.assertEqual(self.keys(store.location), sorted(files))
+        self.assertEqual(self.ok("cat", store.location, "a-007.bin").decode(), files["a-007.bin"].decode())
+        order = self.ok("shuffle", store.location, "--mode", "full", "--seed", "5")
+        self.assertEqual(order, self.ok("shuffle", "a.sml", "--mode", "full", "--seed", "5"))
+        self.assertEqual(
+            self.ok("cat", store.location, stdin=order), self.ok("cat", "a.sml", stdin=order)
+        )
+        for how in ((), ("--quick",), ("--sample", "50")):
+            self.assertTrue(self.ok("verify", store.location, *how).startswith(b"ok: "))
+        self.assertEqual(store.bytes_of("one"), self.read("a.sml"))
 
-    def test_a_revision_stays_what_it_was_until_a_container_of_it_is_removed(self):
+    @in_every_store
+    def test_a_revision_stays_what_it_was_until_a_container_of_it_is_removed(self, store):
         first, second = self.files("a", 20), self.files("b", 20)
-        for store in self.stores():
-            self.pack("a", store, "one")
-            self.pack("b", store, "two")
-            report = json.loads(self.ok("info", store.location, "--json"))
-            self.assertEqual((report["revision"], report["records"]), (2, 40))
-            at = store.location.rstrip("/") + "@"
-            self.assertEqual(self.keys(at + "1"), sorted(first))
-            self.assertEqual(self.keys(at + "2"), sorted({**first, **second}))
-            self.fails(1, "no revision 3", "ls", at + "3")
-            self.fails(1, "is empty", "ls", at + "0")
-            self.ok("rm", store.container("one"))
-            self.assertEqual(self.keys(store.location), sorted(second))
-            self.assertEqual(self.keys(at + "3"), sorted(second))
-            self.fails(1, "revision 2 is gone", "ls", at + "2")
+        self.pack("a", store, "one")
+        self.pack("b", store, "two")
+        report = json.loads(self.ok("info", store.location, "--json"))
+        self.assertEqual((report["revision"], report["records"]), (2, 40))
+        at = store.location.rstrip("/") + "@"
+        self.assertEqual(self.keys(at + "1"), sorted(first))
+        self.assertEqual(self.keys(at + "2"), sorted({**first, **second}))
+        self.fails(1, "no revision 3", "ls", at + "3")
+        self.fails(1, "is empty", "ls", at + "0")
+        self.ok("rm", store.container("one"))
+        self.assertEqual(self.keys(store.location), sorted(second))
+        self.assertEqual(self.keys(at + "3"), sorted(second))
+        self.fails(1, "revision 2 is gone", "ls", at + "2")
 
-    def test_a_key_is_in_one_container_only(self):
+    @in_every_store
+    def test_a_key_is_in_one_container_only(self, store):
         self.files("a", 20)
         self.write("again/a-003.bin", b"another")
-        for store in self.stores():
-            self.pack("a", store, "one")
-            before = store.left()
-            self.fails(
-                1, "key 'a-003.bin' is in container 'one' and in 'two'", "pack", "again", "-o", store.location, "--name", "two"
-            )
-            self.assertEqual(store.left(), before)
+        self.pack("a", store, "one")
+        before = store.left()
+        self.fails(
+            1, "key 'a-003.bin' is in container 'one' and in 'two'", "pack", "again", "-o", store.location, "--name", "two"
+        )
+        self.assertEqual(store.left(), before)
 
-    def test_a_name_is_given_once_unless_it_is_replaced(self):
+    @in_every_store
+    def test_a_name_is_given_once_unless_it_is_replaced(self, store):
         self.files("a", 20)
         second = self.files("b", 30)
-        for store in self.stores():
-            self.pack("a", store, "one", *BLOCKS)
-            before = store.left()
-            self.fails(1, "exists already", "pack", "b", "-o", store.location, "--name", "one")
-            self.assertEqual(store.left(), before)
-            self.pack("b", store, "one", "--overwrite", *BLOCKS)
-            self.assertEqual(self.keys(store.location), sorted(second))
-            self.assertEqual(len(store.left()), len(before))
-            self.ok("verify", store.location)
+        self.pack("a", store, "one", *BLOCKS)
+        before = store.left()
+        self.fails(1, "exists already", "pack", "b", "-o", store.location, "--name", "one")
+        self.assertEqual(store.left(), before)
+        self.pack("b", store, "one", "--overwrite", *BLOCKS)
+        self.assertEqual(self.keys(store.location), sorted(second))
+        self.assertEqual(len(store.left()), len(before))
+        self.ok("verify", store.location)
 
-    def test_parts_make_a_whole_and_nothing_less(self):
+    @in_every_store
+    def test_parts_make_a_whole_and_nothing_less(self, store):
         files = self.files("a", 60)
-        for store in self.stores():
-            pack = ("pack", "a", "-o", store.location, "--part")
-            self.ok(*pack, "1/3")
-            self.ok(*pack, "3/3")
-            self.fails(1, "part 2 of 3 missing", "ls", store.location)
-            some = self.keys(store.location, "--partial")
-            self.assertTrue(0 < len(some) < len(files))
-            self.fails(1, "exists already", *pack, "3/3")
-            self.fails(1, "part 3 is there already", *pack, "3/3", "--name", "other")
-            self.fails(1, "one of 3 parts, not 2", *pack, "2/2", "--name", "other")
-            self.fails(1, "--group-by none, not stem", *pack, "2/3", "--group-by", "stem")
-            self.ok(*pack, "2/3")
-            self.assertEqual(self.keys(store.location), sorted(files))
+        pack = ("pack", "a", "-o", store.location, "--part")
+        self.ok(*pack, "1/3")
+        self.ok(*pack, "3/3")
+        self.fails(1, "part 2 of 3 missing", "ls", store.location)
+        some = self.keys(store.location, "--partial")
+        self.assertTrue(0 < len(some) < len(files))
+        self.fails(1, "exists already", *pack, "3/3")
+        self.fails(1, "part 3 is there already", *pack, "3/3", "--name", "other")
+        self.fails(1, "one of 3 parts, not 2", *pack, "2/2", "--name", "other")
+        self.fails(1, "--group-by none, not stem", *pack, "2/3", "--group-by", "stem")
+        self.ok(*pack, "2/3")
+        self.assertEqual(self.keys(store.location), sorted(files))
 
-    def test_removing_leaves_nothing(self):
+    @in_every_store
+    def test_removing_leaves_nothing(self, store):
         self.files("a", 30)
         self.files("b", 30)
-        for store in self.stores():
-            self.pack("a", store, "one", *BLOCKS)
-            self.pack("b", store, "two", *BLOCKS)
-            before = store.left()
-            self.fails(2, "is a data set", "rm", store.location)
-            told = self.ok("rm", "-n", "--recursive", store.location).decode().splitlines()
-            self.assertEqual(
-                told, [f"would remove {store.container(name)}" for name in ("one", "two")]
-            )
-            self.assertEqual(store.left(), before)
-            self.fails(1, "no such", "rm", store.container("three"))
-            self.ok("rm", "--recursive", store.location)
-            self.assertEqual(store.left(), [])
-            self.fails(1, "", "ls", store.location)
+        self.pack("a", store, "one", *BLOCKS)
+        self.pack("b", store, "two", *BLOCKS)
+        before = store.left()
+        self.fails(2, "is a data set", "rm", store.location)
+        told = self.ok("rm", "-n", "--recursive", store.location).decode().splitlines()
+        self.assertEqual(
+            told, [f"would remove {store.container(name)}" for name in ("one", "two")]
+        )
+        self.assertEqual(store.left(), before)
+        self.fails(1, "o such", "rm", store.container("three"))
+        self.ok("rm", "--recursive", store.location)
+        self.assertEqual(store.left(), [])
+        self.fails(1, "", "ls", store.location)
 
-    def test_containers_are_copied_bit_by_bit_and_once(self):
+    @in_every_store
+    def test_containers_are_copied_bit_by_bit_and_once(self, store):
         files = self.files("a", 100)
         self.ok("pack", "a", "-o", "a.sml", *BLOCKS)
         self.write("other/x", b"x")
         self.ok("pack", "other", "-o", "x.sml")
-        for store in self.stores():
-            self.ok("cp", "a.sml", store.location)
-            self.assertEqual(store.bytes_of("a"), self.read("a.sml"))
-            done = self.run_sml("cp", "a.sml", store.location)
-            self.assertEqual((done.returncode, done.stderr), (0, b"sml cp: a is there already\n"))
-            self.fails(1, "exists already", "cp", "x.sml", store.location, "--name", "a")
-            back = f"back-{store.kind}/"
-            self.ok("cp", store.location, back)
-            self.assertEqual(self.read(back + "a.sml"), self.read("a.sml"))
-            self.assertEqual(self.keys(back), sorted(files))
-            self.fails(2, "is no data set", "cp", store.location, "one.sml")
-            self.ok("cp", store.container("a"), f"one-{store.kind}.sml")
-            self.assertEqual(self.read(f"one-{store.kind}.sml"), self.read("a.sml"))
+        self.ok("cp", "a.sml", store.location)
+        self.assertEqual(store.bytes_of("a"), self.read("a.sml"))
+        done = self.run_sml("cp", "a.sml", store.location)
+        self.assertEqual((done.returncode, done.stderr), (0, b"sml cp: a is there already\n"))
+        self.fails(1, "exists already", "cp", "x.sml", store.location, "--name", "a")
+        back = f"back-{store.kind}/"
+        self.ok("cp", store.location, back)
+        self.assertEqual(self.read(back + "a.sml"), self.read("a.sml"))
+        self.assertEqual(self.keys(back), sorted(files))
+        self.fails(2, "is no data set", "cp", store.location, "one.sml")
+        self.ok("cp", store.container("a"), f"one-{store.kind}.sml")
+        self.assertEqual(self.read(f"one-{store.kind}.sml"), self.read("a.sml"))
 
-    def test_a_damaged_block_is_not_copied(self):
+    @in_every_store
+    def test_a_damaged_block_is_not_copied(self, store):
         self.files("a", 100)
         self.ok("pack", "a", "-o", "a.sml", *BLOCKS)
         damaged = bytearray(self.read("a.sml"))
         damaged[100000] ^= 1
         self.write("a.sml", damaged)
-        for store in self.stores():
-            self.fails(1, "block 1 at offset", "cp", "a.sml", store.location)
-            self.fails(1, "", "ls", store.location)
+        self.fails(1, "block 1 at offset", "cp", "a.sml", store.location)
+        self.fails(1, "", "ls", store.location)
 
-    def test_what_is_being_packed_is_announced_and_not_visible(self):
+    @in_every_pool
+    def test_what_is_being_packed_is_announced_and_not_visible(self, store):
         self.files("a", 10)
-        for store in self.pools():
-            self.pack("a", store, "one")
-            feed = self.ok("cat", store.location, "--all", "--format", "frames")
-            command = [SML, "pack", "--frames", "-", "--prefix", "x/", "-o", store.location, "--name", "two"]
-            with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=self.dir) as packer:
-                packer.stdin.write(feed[:3000])
-                packer.stdin.flush()
-                while not any(name.endswith(".w") for name in store.left()):
-                    pass
-                self.assertEqual(len(self.keys(store.location)), 10)
-                self.fails(1, "is being packed", "pack", "a", "--prefix", "y/", "-o", store.location, "--name", "two")
-                done = self.run_sml("rm", "--unsealed", store.location)
-                self.assertIn(b"is being packed: left alone", done.stderr)
-                packer.stdin.write(feed[3000:])
-                packer.stdin.close()
-                self.assertEqual(packer.wait(timeout=60), 0)
-            self.assertEqual(len(self.keys(store.location)), 20)
-
-    def test_what_a_killed_packer_left_is_removed_when_asked(self):
-        self.files("a", 10)
-        for store in self.pools():
-            self.pack("a", store, "one")
-            before = store.left()
-            feed = self.ok("cat", store.location, "--all", "--format", "frames")
-            command = [SML, "pack", "--frames", "-", "--prefix", "x/", "-o", store.location, "--name", "two"]
-            with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=self.dir) as packer:
-                packer.stdin.write(feed[:3000])
-                packer.stdin.flush()
-                while not any(name.endswith(".w") for name in store.left()):
-                    pass
-                packer.kill()
-            self.assertEqual(len(self.keys(store.location)), 10)
-            # Ceph gives up a client that died after a while.
-            while self.run_sml("rm", "--unsealed", store.location).stderr:
+        self.pack("a", store, "one")
+        feed = self.ok("cat", store.location, "--all", "--format", "frames")
+        command = [SML, "pack", "--frames", "-", "--prefix", "x/", "-o", store.location, "--name", "two"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=self.dir) as packer:
+            packer.stdin.write(feed[:3000])
+            packer.stdin.flush()
+            while not any(name.endswith(".w") for name in store.left()):
                 pass
-            self.assertEqual(store.left(), before)
+            self.assertEqual(len(self.keys(store.location)), 10)
+            self.fails(1, "is being packed", "pack", "a", "--prefix", "y/", "-o", store.location, "--name", "two")
+            done = self.run_sml("rm", "--unsealed", store.location)
+            self.assertIn(b"is being packed: left alone", done.stderr)
+            packer.stdin.write(feed[3000:])
+            packer.stdin.close()
+            self.assertEqual(packer.wait(timeout=60), 0)
+        self.assertEqual(len(self.keys(store.location)), 20)
 
-    @unittest.skipUnless(POOLS, "no cluster")
-    def test_a_hundred_packers_publish_at_once(self):
-        for store in first(self.pools()):
-            packers = []
-            for i in range(100):
-                self.write(f"p{i}/key-{i}", b"%d" % i)
-                packers.append(
-                    subprocess.Popen(
-                        [SML, "pack", f"p{i}", "-o", store.location, "--name", f"c{i:03}", "-j", "1"],
-                        cwd=self.dir,
-                        stderr=subprocess.PIPE,
-                    )
+    @in_every_pool
+    def test_what_a_killed_packer_left_is_removed_when_asked(self, store):
+        self.files("a", 10)
+        self.pack("a", store, "one")
+        before = store.left()
+        feed = self.ok("cat", store.location, "--all", "--format", "frames")
+        command = [SML, "pack", "--frames", "-", "--prefix", "x/", "-o", store.location, "--name", "two"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=self.dir) as packer:
+            packer.stdin.write(feed[:3000])
+            packer.stdin.flush()
+            while not any(name.endswith(".w") for name in store.left()):
+                pass
+            packer.kill()
+        self.assertEqual(len(self.keys(store.location)), 10)
+        # Ceph gives up a client that died after a while.
+        while self.run_sml("rm", "--unsealed", store.location).stderr:
+            pass
+        self.assertEqual(store.left(), before)
+
+    @in_one_pool
+    def test_a_hundred_packers_publish_at_once(self, store):
+        packers = []
+        for i in range(100):
+            self.write(f"p{i}/key-{i}", b"%d" % i)
+            packers.append(
+                subprocess.Popen(
+                    [SML, "pack", f"p{i}", "-o", store.location, "--name", f"c{i:03}", "-j", "1"],
+                    cwd=self.dir,
+                    stderr=subprocess.PIPE,
                 )
-            for packer in packers:
-                self.assertEqual((packer.communicate(timeout=300)[1], packer.returncode), (b"", 0))
-            self.assertEqual(len(self.keys(store.location)), 100)
-            self.assertEqual(json.loads(self.ok("info", store.location, "--json"))["revision"], 100)
-
-
-def first(iterable):
-    for one in iterable:
-        yield one
-        return
+            )
+        for packer in packers:
+            self.assertEqual((packer.communicate(timeout=300)[1], packer.returncode), (b"", 0))
+        self.assertEqual(len(self.keys(store.location)), 100)
+        self.assertEqual(json.loads(self.ok("info", store.location, "--json"))["revision"], 100)
 
 
 if __name__ == "__main__":
