@@ -53,8 +53,12 @@ struct Slot {
   bool fetched = false;
   Slot* next_unfetched = nullptr;
 
-  // The outcome, once it is ready.
+  // What fetches it, and keeps its bytes.
   std::shared_ptr<Operation> operation;
+  std::size_t task = 0;        // of the operation
+  std::uint64_t position = 0;  // in the operation's buffer
+
+  // The outcome, once it is ready.
   ByteView bytes;
   std::uint32_t crc32c = 0;
   std::exception_ptr failure;
@@ -70,25 +74,50 @@ struct Slot {
 };
 static_assert(sizeof(Slot) + 8 * sizeof(void*) <= kSlotOverhead);
 
-// Slots of one block that are read together, and decoded in one task or several.
+// Slots that are decoded together, into memory of their own: they are needed one soon after the
+// other, and so it is free again soon.
+struct DecodeTask {
+  std::vector<Slot*> slots;
+  std::size_t not_given = 0;
+  std::uint64_t memory_bytes = 0;  // of the arena, at most
+  Arena arena;
+};
+
+// Slots of one block that are read together.
 struct Operation {
   std::uint64_t sequence = 0;  // in the order of need
-  std::vector<Slot*> slots;    // in the order of offsets
-  std::size_t not_given = 0;   // slots that still use the memory
-  ReadPlan plan;
-  Buffer buffer;
-  std::exception_ptr failure;
-
+  const ByteSource* source = nullptr;
+  std::vector<ByteRange> ranges;
+  Buffer buffer;  // where the ranges are laid end to end
   // Whether records that are stored as they are stay in the buffer; else they are copied, so that
   // gaps take no memory for longer than they must.
   bool keep_in_place = false;
-  std::vector<std::size_t> task_ends;  // in `slots`
-  std::vector<Arena> arenas;           // of each task
-  std::size_t next_task = 0;
-  std::size_t tasks_left = 0;
-  bool in_use = false;             // a record lies in the buffer
-  std::uint64_t memory_bytes = 0;  // that it is charged with
+  std::size_t not_given = 0;       // slots
+  std::uint64_t buffer_bytes = 0;  // that are still there
+  std::vector<DecodeTask> tasks;   // in the order of need
+  std::size_t next_task = 0;       // to begin
+  std::size_t tasks_left = 0;      // to end
+  bool buffer_is_used = false;     // a record lies in it
+  std::exception_ptr failure;
 };
+
+std::uint64_t planned_bytes(const ReadPlan& plan, const std::vector<ByteRange>& wanted) {
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < plan.positions.size(); ++i) bytes += wanted[i].bytes;
+  return bytes;
+}
+
+// Whether what is read for gaps is little enough to be kept with the records.
+bool is_dense(const ReadPlan& plan, const std::vector<ByteRange>& wanted) {
+  const std::uint64_t bytes = planned_bytes(plan, wanted);
+  return plan.bytes <= bytes + bytes / 4;
+}
+
+// Memory that a plan takes beyond what is wanted. Unless it is dense, records are copied.
+std::uint64_t extra_bytes(const ReadPlan& plan, const std::vector<ByteRange>& wanted) {
+  if (!is_dense(plan, wanted)) return plan.bytes;
+  return plan.bytes - std::min(plan.bytes, planned_bytes(plan, wanted));
+}
 
 // Adds the time that it lives.
 class WaitingTime {
@@ -147,6 +176,7 @@ class FetchingReader final : public ReaderState {
   // Fetching.
   bool fetch_ahead();
   void start(std::vector<Slot*> slots);
+  void add_tasks(Operation& operation, std::vector<Slot*> slots);
   void read(const std::shared_ptr<Operation>& operation);
   void on_read(const std::shared_ptr<Operation>& operation, std::exception_ptr failure,
                bool in_place);
@@ -155,8 +185,8 @@ class FetchingReader final : public ReaderState {
     while (work()) {
     }
   }
-  void decode(Operation& operation, std::size_t task);
-  void decode(Operation& operation, std::size_t slot, Arena& arena, bool& in_use) const;
+  void decode(Operation& operation, DecodeTask& task);
+  bool decode(const Operation& operation, Slot& slot, Arena& arena) const;
 
   // Giving.
   void await_front();
@@ -303,8 +333,13 @@ void FetchingReader::pop_front() {
     --cursor_;
     ahead_bytes_ -= memory;
   }
-  if (slot.operation && --slot.operation->not_given == 0) {
-    live_bytes_ -= slot.operation->memory_bytes;
+  if (slot.operation) {
+    DecodeTask& task = slot.operation->tasks[slot.task];
+    if (--task.not_given == 0) {
+      task.arena = Arena(0);
+      live_bytes_ -= task.memory_bytes;
+    }
+    if (--slot.operation->not_given == 0) live_bytes_ -= slot.operation->buffer_bytes;
   }
   window_.pop_front();
 }
@@ -373,7 +408,7 @@ bool FetchingReader::fetch_ahead() {
   return false;
 }
 
-// One operation for slots of one block, or for the first of them.
+// One operation for slots of one block, or for the first of them where there are too many.
 void FetchingReader::start(std::vector<Slot*> slots) {
   std::sort(slots.begin(), slots.end(),
             [](const Slot* a, const Slot* b) { return a->stored.offset < b->stored.offset; });
@@ -381,54 +416,35 @@ void FetchingReader::start(std::vector<Slot*> slots) {
   wanted.reserve(slots.size());
   for (const Slot* slot : slots) wanted.push_back(slot->stored);
 
-  const auto operation = std::make_shared<Operation>();
-  Operation& op = *operation;
-  std::uint64_t wanted_bytes = 0;  // of the slots that are planned
-  const auto plan = [&](std::uint64_t largest_gap) {
-    op.plan = plan_read(wanted, largest_gap);
-    op.task_ends.clear();
-    op.arenas.clear();
-    op.memory_bytes = op.plan.bytes;
-    wanted_bytes = 0;
-    std::uint64_t stored = 0;
-    for (std::size_t i = 0; i < op.plan.positions.size(); ++i) {
-      wanted_bytes += slots[i]->memory_bytes();
-      stored += slots[i]->stored.bytes;
-    }
-    op.keep_in_place = op.plan.bytes <= stored + stored / 4;
-    std::uint64_t raw = 0;
-    std::uint64_t decoded = 0;
-    for (std::size_t i = 0; i < op.plan.positions.size(); ++i) {
-      raw += slots[i]->raw_bytes;
-      decoded +=
-          op.keep_in_place ? slots[i]->decoded_bytes() : round_up(slots[i]->raw_bytes, kArenaAlign);
-      if (raw < kDecodeTaskBytes && i + 1 < op.plan.positions.size()) continue;
-      op.task_ends.push_back(i + 1);
-      op.arenas.emplace_back(decoded);
-      op.memory_bytes += decoded;
-      raw = decoded = 0;
-    }
-  };
-  plan(kLargestGapBytes);
-  if (used_bytes() + op.memory_bytes > options_.memory_bytes + wanted_bytes) plan(0);
-
-  const std::size_t planned = op.plan.positions.size();
+  ReadPlan plan = plan_read(wanted, kLargestGapBytes);
+  if (extra_bytes(plan, wanted) >
+      options_.memory_bytes - std::min(options_.memory_bytes, used_bytes())) {
+    plan = plan_read(wanted, 0);
+  }
+  const std::size_t planned = plan.positions.size();
   for (std::size_t i = planned; i < slots.size(); ++i) link(*slots[i]);
   slots.resize(planned);
-  for (Slot* slot : slots) {
-    slot->fetched = true;
-    slot->operation = operation;
+  const auto operation = std::make_shared<Operation>();
+  Operation& op = *operation;
+  for (std::size_t i = 0; i < planned; ++i) {
+    Slot& slot = *slots[i];
+    slot.fetched = true;
+    slot.operation = operation;
+    slot.position = plan.positions[i];
+    wanted_bytes_ -= slot.memory_bytes();
   }
-  op.slots = std::move(slots);
-  op.not_given = planned;
-  op.tasks_left = op.task_ends.size();
-  op.buffer.resize(op.plan.bytes);
   op.sequence = operations_++;
-  wanted_bytes_ -= wanted_bytes;
-  live_bytes_ += op.memory_bytes;
+  op.source = &slots.front()->record.container->reader->source();
+  op.ranges = std::move(plan.ranges);
+  op.buffer.resize(plan.bytes);
+  op.buffer_bytes = plan.bytes;
+  op.keep_in_place = is_dense(plan, wanted);
+  op.not_given = planned;
+  add_tasks(op, std::move(slots));
+  live_bytes_ += plan.bytes;
   ++stats_.operations;
-  stats_.ranges += op.plan.ranges.size();
-  stats_.read_bytes += op.plan.bytes;
+  stats_.ranges += op.ranges.size();
+  stats_.read_bytes += plan.bytes;
 
   bool in_place = false;
   {
@@ -447,6 +463,31 @@ void FetchingReader::start(std::vector<Slot*> slots) {
   }
 }
 
+void FetchingReader::add_tasks(Operation& operation, std::vector<Slot*> slots) {
+  std::sort(slots.begin(), slots.end(), [](const Slot* a, const Slot* b) {
+    return std::pair(a->request, a->piece) < std::pair(b->request, b->piece);
+  });
+  std::uint64_t raw_bytes = kDecodeTaskBytes;
+  for (Slot* slot : slots) {
+    if (raw_bytes >= kDecodeTaskBytes) {
+      operation.tasks.emplace_back();
+      raw_bytes = 0;
+    }
+    raw_bytes += slot->raw_bytes;
+    slot->task = operation.tasks.size() - 1;
+    DecodeTask& task = operation.tasks.back();
+    task.slots.push_back(slot);
+    task.memory_bytes +=
+        operation.keep_in_place ? slot->decoded_bytes() : round_up(slot->raw_bytes, kArenaAlign);
+  }
+  operation.tasks_left = operation.tasks.size();
+  for (DecodeTask& task : operation.tasks) {
+    task.not_given = task.slots.size();
+    task.arena = Arena(task.memory_bytes);
+    live_bytes_ += task.memory_bytes;
+  }
+}
+
 void FetchingReader::read(const std::shared_ptr<Operation>& operation) {
   {
     const std::lock_guard lock(mutex_);
@@ -458,12 +499,11 @@ void FetchingReader::read(const std::shared_ptr<Operation>& operation) {
   }
   std::vector<ReadRange> ranges;
   MutableBytes left = operation->buffer;
-  for (const ByteRange& range : operation->plan.ranges) {
+  for (const ByteRange& range : operation->ranges) {
     ranges.push_back({range.offset, left.first(range.bytes)});
     left = left.subspan(range.bytes);
   }
-  const ByteSource& source = operation->slots.front()->record.container->reader->source();
-  source.start_read(
+  operation->source->start_read(
       ranges, [this, operation, starter = std::this_thread::get_id()](std::exception_ptr failure) {
         on_read(operation, std::move(failure), std::this_thread::get_id() == starter);
       });
@@ -479,7 +519,7 @@ void FetchingReader::on_read(const std::shared_ptr<Operation>& operation,
   reads_in_place_ = in_place;
   --in_flight_;
   if (!workers_.inline_only() && !stopping_) {
-    const std::size_t helpers = std::min<std::size_t>(operation->tasks_left, workers_.threads());
+    const std::size_t helpers = std::min<std::size_t>(operation->tasks.size(), workers_.threads());
     for (std::size_t i = 0; i < helpers; ++i) {
       workers_.run([this] { work_off(); });
     }
@@ -490,43 +530,39 @@ void FetchingReader::on_read(const std::shared_ptr<Operation>& operation,
 // Decodes what is needed first of all that has arrived; false where there is nothing to do.
 bool FetchingReader::work() {
   std::shared_ptr<Operation> operation;
-  std::size_t task = 0;
+  DecodeTask* task = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (stopping_ || arrived_.empty()) return false;
     operation = arrived_.begin()->second;
-    task = operation->next_task++;
-    if (operation->next_task == operation->task_ends.size()) arrived_.erase(arrived_.begin());
+    task = &operation->tasks[operation->next_task++];
+    if (operation->next_task == operation->tasks.size()) arrived_.erase(arrived_.begin());
   }
-  decode(*operation, task);
+  decode(*operation, *task);
   return true;
 }
 
-void FetchingReader::decode(Operation& operation, std::size_t task) {
-  const std::size_t begin = task == 0 ? 0 : operation.task_ends[task - 1];
-  const std::size_t end = operation.task_ends[task];
-  bool in_use = false;
-  for (std::size_t i = begin; i < end; ++i) decode(operation, i, operation.arenas[task], in_use);
+void FetchingReader::decode(Operation& operation, DecodeTask& task) {
+  bool buffer_is_used = false;
+  for (Slot* slot : task.slots) buffer_is_used |= decode(operation, *slot, task.arena);
 
   Buffer unused;
   const std::lock_guard lock(mutex_);
-  operation.in_use |= in_use;
-  if (--operation.tasks_left == 0 && !operation.in_use) {
-    operation.memory_bytes -= operation.buffer.size();
-    live_bytes_ -= operation.buffer.size();
+  operation.buffer_is_used |= buffer_is_used;
+  if (--operation.tasks_left == 0 && !operation.buffer_is_used) {
+    live_bytes_ -= std::exchange(operation.buffer_bytes, 0);
     unused.swap(operation.buffer);
   }
-  for (std::size_t i = begin; i < end; ++i) operation.slots[i]->ready = true;
+  for (Slot* slot : task.slots) slot->ready = true;
   progress_.notify_one();
 }
 
-void FetchingReader::decode(Operation& operation, std::size_t i, Arena& arena, bool& in_use) const {
-  Slot& slot = *operation.slots[i];
+// Returns whether the record lies in the operation's buffer.
+bool FetchingReader::decode(const Operation& operation, Slot& slot, Arena& arena) const {
   try {
     if (operation.failure) std::rethrow_exception(operation.failure);
     const ContainerReader& reader = *slot.record.container->reader;
-    const ByteView bytes =
-        ByteView(operation.buffer).subspan(operation.plan.positions[i], slot.stored.bytes);
+    const ByteView bytes = ByteView(operation.buffer).subspan(slot.position, slot.stored.bytes);
     std::string key = slot.key;
     if (key.empty() && (with_keys_ || slot.in_pieces())) dataset_.key_of(slot.number, key);
     VerifiedSlot verified;
@@ -539,16 +575,16 @@ void FetchingReader::decode(Operation& operation, std::size_t i, Arena& arena, b
     const DecodedSlot decoded = decode_slot(reader, verified, slot.raw_bytes, arena);
     slot.bytes = decoded.bytes;
     slot.crc32c = decoded.crc32c;
-    if (decoded.in_place && operation.keep_in_place) {
-      in_use = true;
-    } else if (decoded.in_place) {
+    if (decoded.in_place && !operation.keep_in_place) {
       const MutableBytes copy = arena.allocate(decoded.bytes.size());
       std::copy(decoded.bytes.begin(), decoded.bytes.end(), copy.begin());
       slot.bytes = copy;
     }
     if (with_keys_) slot.key = std::move(key);
+    return decoded.in_place && operation.keep_in_place;
   } catch (...) {
     slot.failure = std::current_exception();
+    return false;
   }
 }
 
