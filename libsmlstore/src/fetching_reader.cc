@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "buffer_pool.h"
 #include "ordered_tasks.h"
 #include "read_plan.h"
 #include "smlformat/frames.h"
@@ -92,12 +93,11 @@ struct Operation {
   // Whether records that are stored as they are stay in the buffer; else they are copied, so that
   // gaps take no memory for longer than they must.
   bool keep_in_place = false;
-  std::size_t not_given = 0;       // slots
-  std::uint64_t buffer_bytes = 0;  // that are still there
-  std::vector<DecodeTask> tasks;   // in the order of need
-  std::size_t next_task = 0;       // to begin
-  std::size_t tasks_left = 0;      // to end
-  bool buffer_is_used = false;     // a record lies in it
+  std::size_t not_given = 0;      // slots
+  std::vector<DecodeTask> tasks;  // in the order of need
+  std::size_t next_task = 0;      // to begin
+  std::size_t tasks_left = 0;     // to end
+  bool buffer_is_used = false;    // a record lies in it
   std::exception_ptr failure;
 };
 
@@ -162,7 +162,7 @@ class FetchingReader final : public ReaderState {
   void pop_front();
   void drop_rest(const Slot& failed);
   std::uint64_t used_bytes() const noexcept {
-    return overhead_bytes_ + wanted_bytes_ + live_bytes_.load(std::memory_order_relaxed);
+    return overhead_bytes_ + wanted_bytes_ + live_bytes_ + buffers_.idle_bytes();
   }
   std::uint64_t horizon() const noexcept {
     return std::max(window_bytes_ / 2, options_.memory_bytes / 8);
@@ -187,6 +187,7 @@ class FetchingReader final : public ReaderState {
   }
   void decode(Operation& operation, DecodeTask& task);
   bool decode(const Operation& operation, Slot& slot, Arena& arena) const;
+  Buffer take_buffer(Operation& operation);
 
   // Giving.
   void await_front();
@@ -215,7 +216,8 @@ class FetchingReader final : public ReaderState {
   std::uint64_t ahead_bytes_ = 0;
   std::uint64_t wanted_bytes_ = 0;
   std::uint64_t overhead_bytes_ = 0;
-  std::atomic<std::uint64_t> live_bytes_ = 0;  // of operations, until their last slot is given
+  std::atomic<std::uint64_t> live_bytes_ = 0;  // of operations and their tasks
+  BufferPool buffers_;
 
   std::optional<Error> error_;  // of what was given last
   ReaderStats stats_;
@@ -232,7 +234,11 @@ class FetchingReader final : public ReaderState {
 };
 
 FetchingReader::FetchingReader(const Dataset& dataset, const ReaderOptions& options, bool with_keys)
-    : dataset_(dataset), options_(options), with_keys_(with_keys), workers_(options.threads) {
+    : dataset_(dataset),
+      options_(options),
+      with_keys_(with_keys),
+      buffers_(options.memory_bytes / 16),
+      workers_(options.threads) {
   std::uint64_t blocks = 0;
   for (const Dataset::Container& container : dataset_.containers()) {
     first_block_.push_back(blocks);
@@ -339,7 +345,7 @@ void FetchingReader::pop_front() {
       task.arena = Arena(0);
       live_bytes_ -= task.memory_bytes;
     }
-    if (--slot.operation->not_given == 0) live_bytes_ -= slot.operation->buffer_bytes;
+    if (--slot.operation->not_given == 0) buffers_.give_back(take_buffer(*slot.operation));
   }
   window_.pop_front();
 }
@@ -436,12 +442,11 @@ void FetchingReader::start(std::vector<Slot*> slots) {
   op.sequence = operations_++;
   op.source = &slots.front()->record.container->reader->source();
   op.ranges = std::move(plan.ranges);
-  op.buffer.resize(plan.bytes);
-  op.buffer_bytes = plan.bytes;
+  op.buffer = buffers_.take(plan.bytes);
+  live_bytes_ += op.buffer.capacity();
   op.keep_in_place = is_dense(plan, wanted);
   op.not_given = planned;
   add_tasks(op, std::move(slots));
-  live_bytes_ += plan.bytes;
   ++stats_.operations;
   stats_.ranges += op.ranges.size();
   stats_.read_bytes += plan.bytes;
@@ -542,19 +547,24 @@ bool FetchingReader::work() {
   return true;
 }
 
+Buffer FetchingReader::take_buffer(Operation& operation) {
+  live_bytes_ -= operation.buffer.capacity();
+  return std::exchange(operation.buffer, {});
+}
+
 void FetchingReader::decode(Operation& operation, DecodeTask& task) {
   bool buffer_is_used = false;
   for (Slot* slot : task.slots) buffer_is_used |= decode(operation, *slot, task.arena);
 
   Buffer unused;
-  const std::lock_guard lock(mutex_);
-  operation.buffer_is_used |= buffer_is_used;
-  if (--operation.tasks_left == 0 && !operation.buffer_is_used) {
-    live_bytes_ -= std::exchange(operation.buffer_bytes, 0);
-    unused.swap(operation.buffer);
+  {
+    const std::lock_guard lock(mutex_);
+    operation.buffer_is_used |= buffer_is_used;
+    if (--operation.tasks_left == 0 && !operation.buffer_is_used) unused = take_buffer(operation);
+    for (Slot* slot : task.slots) slot->ready = true;
+    progress_.notify_one();
   }
-  for (Slot* slot : task.slots) slot->ready = true;
-  progress_.notify_one();
+  buffers_.give_back(std::move(unused));
 }
 
 // Returns whether the record lies in the operation's buffer.
