@@ -237,7 +237,7 @@ FetchingReader::FetchingReader(const Dataset& dataset, const ReaderOptions& opti
     : dataset_(dataset),
       options_(options),
       with_keys_(with_keys),
-      buffers_(options.memory_bytes / 16),
+      buffers_(options.memory_bytes / 8),
       workers_(options.threads) {
   std::uint64_t blocks = 0;
   for (const Dataset::Container& container : dataset_.containers()) {
