@@ -11,70 +11,13 @@
 namespace sml {
 namespace {
 
-constexpr std::size_t kArenaChunkBytes = 512U << 10;
-constexpr std::size_t kMaxReadBytes = 1U << 20;  // of neighbours read together
-
-// The bytes of a range of a container: mapped, or read into the arena.
-ByteView bytes_at(const ByteSource& source, std::uint64_t offset, std::uint64_t bytes, Arena& arena,
-                  bool& mapped) {
-  if (const ByteView view = source.view(offset, bytes); view.size() == bytes && bytes != 0) {
-    mapped = true;
-    return view;
-  }
-  mapped = false;
-  const MutableBytes out = arena.allocate(bytes);
-  source.read(offset, out);
-  return out;
+// The bytes of a range of a mapped container.
+ByteView mapped_bytes(const ContainerReader& reader, std::uint64_t offset, std::uint64_t bytes) {
+  return reader.source().view(offset, bytes);
 }
 
-// What decodes to `raw_bytes` bytes, where it lies if it is stored as it is, else in the arena.
-ByteView decoded(const VerifiedSlot& slot, std::uint64_t raw_bytes, const Dictionary* dictionary,
-                 Arena& arena, std::uint32_t& crc) {
-  if (slot.codec == Codec::kStored) {
-    if (slot.stored.size() != raw_bytes) {
-      throw Error(ErrorCode::kCorrupt, fmt::format("the stored size is {}, the index says {}",
-                                                   slot.stored.size(), raw_bytes));
-    }
-    crc = slot.stored_crc32c;
-    return slot.stored;
-  }
-  const MutableBytes raw = arena.allocate(raw_bytes);
-  Decoder::local().decode(slot.codec, slot.stored, dictionary, raw);
-  crc = crc32c(raw);
-  return raw;
-}
-
-// One run of requests whose slots lie side by side.
-class Fetcher {
- public:
-  Fetcher(const Dataset& dataset, std::span<const RecordRequest> requests, bool with_keys,
-          Arena& arena, std::span<FetchedRecord> out)
-      : dataset_(dataset), requests_(requests), with_keys_(with_keys), arena_(arena), out_(out) {}
-
-  void locate(std::size_t i);
-  std::size_t read_run(std::size_t first);
-  void finish(std::size_t i, ByteView slot, bool mapped);
-
- private:
-  const Dataset& dataset_;
-  std::span<const RecordRequest> requests_;
-  bool with_keys_;
-  Arena& arena_;
-  std::span<FetchedRecord> out_;
-
- public:
-  struct Located {
-    const ContainerReader* reader = nullptr;
-    std::uint64_t number = 0;  // in the container
-    Place place;
-  };
-  std::vector<Located> located;
-};
-
-void Fetcher::locate(std::size_t i) {
-  const RecordRequest& request = requests_[i];
-  FetchedRecord& record = out_[i];
-  Located& at = located[i];
+void locate(const Dataset& dataset, const RecordRequest& request, bool with_keys, LocatedRecord& at,
+            FetchedRecord& record) {
   record.number = request.number;
   record.key = request.key;
   record.error.reset();
@@ -82,77 +25,30 @@ void Fetcher::locate(std::size_t i) {
   record.bytes = {};
   record.immutable = false;
   try {
-    if (request.by_key) {
-      record.number = kNoNumber;
-      const std::optional<std::uint64_t> number = dataset_.find(request.key);
-      if (!number) throw Error(ErrorCode::kNotFound, "there is no such key");
-      record.number = *number;
-    } else if (request.number >= dataset_.records()) {
-      throw Error(ErrorCode::kNotFound, fmt::format("there are {} records", dataset_.records()));
-    } else if (with_keys_) {
-      dataset_.key_of(request.number, record.key);
-    }
-    const Dataset::Container& container =
-        dataset_.containers()[dataset_.container_of_record(record.number)];
-    at.reader = container.reader.get();
-    at.number = record.number - container.first_record;
-    at.place = at.reader->index().place(at.number);
-    record.record_bytes = at.reader->index().raw_bytes(at.number);
+    if (request.by_key) record.number = kNoNumber;
+    record.number = find_record(dataset, request);
+    if (with_keys && !request.by_key) dataset.key_of(record.number, record.key);
+    at = locate_record(dataset, record.number);
+    record.record_bytes = at.record_bytes;
     record.pieces = at.place.pieces;
     record.slot_bytes = at.place.slot_bytes;
-    if (record.pieces == 1 && record.record_bytes > at.reader->header().piece_bytes) {
-      throw Error(ErrorCode::kCorrupt, "index: the record's size is out of range");
-    }
   } catch (const Error& e) {
-    record.error = record_error(dataset_, record.number, record.key, e);
+    record.error = record_error(dataset, record.number, record.key, e);
   }
 }
 
-// Reads the slots of a run of neighbours from `first` on; returns how many.
-std::size_t Fetcher::read_run(std::size_t first) {
-  if (out_[first].error || out_[first].pieces > 1) return 1;
-  const Located& begin = located[first];
-  const std::uint64_t offset = begin.place.offset;
-  std::uint64_t end = offset + begin.place.slot_bytes;
-  std::size_t last = first + 1;
-  const ByteSource& source = begin.reader->source();
-  // Where the container is mapped there is nothing to gain from reading together.
-  if (source.view(offset, begin.place.slot_bytes).empty()) {
-    while (last < out_.size() && !out_[last].error && out_[last].pieces == 1 &&
-           located[last].reader == begin.reader && located[last].place.offset == end &&
-           end + located[last].place.slot_bytes - offset <= kMaxReadBytes) {
-      end += located[last].place.slot_bytes;
-      ++last;
-    }
-  }
-  ByteView slots;
-  bool mapped = false;
+void finish(const Dataset& dataset, const LocatedRecord& at, Arena& arena, FetchedRecord& record) {
   try {
-    slots = bytes_at(source, offset, end - offset, arena_, mapped);
-  } catch (const Error& e) {
-    for (std::size_t i = first; i < last; ++i) {
-      out_[i].error = record_error(dataset_, out_[i].number, out_[i].key, e);
-    }
-    return last - first;
-  }
-  for (std::size_t i = first; i < last; ++i) {
-    finish(i, slots.subspan(located[i].place.offset - offset, located[i].place.slot_bytes), mapped);
-  }
-  return last - first;
-}
-
-void Fetcher::finish(std::size_t i, ByteView bytes, bool mapped) {
-  FetchedRecord& record = out_[i];
-  const Located& at = located[i];
-  try {
+    const ContainerReader& reader = *at.container->reader;
+    const ByteView bytes = mapped_bytes(reader, at.place.offset, at.place.slot_bytes);
     const VerifiedSlot slot =
         record.key.empty() ? verify_slot(bytes) : verify_slot(bytes, key_hash(record.key));
-    const Dictionary* dictionary =
-        slot.codec == Codec::kZstdDictionary ? at.reader->dictionary() : nullptr;
-    record.bytes = decoded(slot, record.record_bytes, dictionary, arena_, record.crc32c);
-    record.immutable = mapped && slot.codec == Codec::kStored;
+    const DecodedSlot decoded = decode_slot(reader, slot, record.record_bytes, arena);
+    record.bytes = decoded.bytes;
+    record.crc32c = decoded.crc32c;
+    record.immutable = decoded.in_place;
   } catch (const Error& e) {
-    record.error = record_error(dataset_, record.number, record.key, e);
+    record.error = record_error(dataset, record.number, record.key, e);
   }
 }
 
@@ -161,7 +57,7 @@ void Fetcher::finish(std::size_t i, ByteView bytes, bool mapped) {
 MutableBytes Arena::allocate(std::size_t bytes) {
   if (chunks_.empty() || chunks_.back().size - offset_ < bytes) {
     Chunk chunk;
-    chunk.size = std::max(kArenaChunkBytes, bytes);
+    chunk.size = std::max(chunk_bytes_, bytes);
     chunk.bytes = std::make_unique_for_overwrite<std::byte[]>(chunk.size);
     chunks_.push_back(std::move(chunk));
     offset_ = 0;
@@ -176,51 +72,97 @@ MutableBytes Arena::allocate(std::size_t bytes) {
 void Arena::reset() noexcept {
   // The first chunk is enough for most; larger ones are given back.
   if (chunks_.size() > 1) chunks_.resize(1);
-  if (!chunks_.empty() && chunks_.front().size > kArenaChunkBytes) chunks_.clear();
+  if (!chunks_.empty() && chunks_.front().size > chunk_bytes_) chunks_.clear();
   offset_ = 0;
   used_ = 0;
+}
+
+std::uint64_t find_record(const Dataset& dataset, const RecordRequest& request) {
+  if (request.by_key) {
+    const std::optional<std::uint64_t> number = dataset.find(request.key);
+    if (!number) throw Error(ErrorCode::kNotFound, "there is no such key");
+    return *number;
+  }
+  if (request.number >= dataset.records()) {
+    throw Error(ErrorCode::kNotFound, fmt::format("there are {} records", dataset.records()));
+  }
+  return request.number;
+}
+
+LocatedRecord locate_record(const Dataset& dataset, std::uint64_t number) {
+  LocatedRecord record;
+  record.container = &dataset.containers()[dataset.container_of_record(number)];
+  record.number = number - record.container->first_record;
+  const ContainerReader& reader = *record.container->reader;
+  record.place = reader.index().place(record.number);
+  record.record_bytes = reader.index().raw_bytes(record.number);
+  if (record.place.pieces == 1 && record.record_bytes > reader.header().piece_bytes) {
+    throw Error(ErrorCode::kCorrupt, "index: the record's size is out of range");
+  }
+  return record;
+}
+
+DecodedSlot decode_slot(const ContainerReader& reader, const VerifiedSlot& slot,
+                        std::uint64_t raw_bytes, Arena& arena) {
+  if (slot.codec == Codec::kStored) {
+    if (slot.stored.size() != raw_bytes) {
+      throw Error(ErrorCode::kCorrupt, fmt::format("the stored size is {}, the index says {}",
+                                                   slot.stored.size(), raw_bytes));
+    }
+    return {slot.stored, slot.stored_crc32c, true};
+  }
+  const Dictionary* dictionary =
+      slot.codec == Codec::kZstdDictionary ? reader.dictionary() : nullptr;
+  const MutableBytes raw = arena.allocate(raw_bytes);
+  Decoder::local().decode(slot.codec, slot.stored, dictionary, raw);
+  return {raw, crc32c(raw), false};
+}
+
+PiecePlace place_piece(const LocatedRecord& record, std::uint64_t piece) {
+  const ContainerReader& reader = *record.container->reader;
+  const std::uint64_t piece_bytes = reader.header().piece_bytes;
+  if (record.place.pieces != (record.record_bytes + piece_bytes - 1) / piece_bytes) {
+    throw Error(ErrorCode::kCorrupt, fmt::format("index: {} pieces for {} bytes",
+                                                 record.place.pieces, record.record_bytes));
+  }
+  PiecePlace out;
+  out.block = record.place.block + piece;
+  out.offset = reader.index().block_offset(out.block);
+  out.block_bytes = reader.index().block_offset(out.block + 1) - out.offset;
+  out.raw_bytes = std::min(piece_bytes, record.record_bytes - piece * piece_bytes);
+  return out;
 }
 
 std::size_t fetch_records(const Dataset& dataset, std::span<const RecordRequest> requests,
                           bool with_keys, std::size_t most_bytes, Arena& arena,
                           std::span<FetchedRecord> out) {
-  Fetcher fetcher(dataset, requests, with_keys, arena, out);
-  fetcher.located.resize(requests.size());
-  for (std::size_t i = 0; i < requests.size(); ++i) fetcher.locate(i);
+  std::vector<LocatedRecord> located(requests.size());
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    locate(dataset, requests[i], with_keys, located[i], out[i]);
+  }
   std::size_t done = 0;
-  while (done < requests.size() && (done == 0 || arena.used() <= most_bytes))
-    done += fetcher.read_run(done);
+  for (; done < requests.size() && (done == 0 || arena.used() <= most_bytes); ++done) {
+    if (!out[done].error && out[done].pieces == 1) {
+      finish(dataset, located[done], arena, out[done]);
+    }
+  }
   return done;
 }
 
 FetchedPiece fetch_piece(const Dataset& dataset, std::uint64_t number, std::uint64_t piece) {
-  const Dataset::Container& container = dataset.containers()[dataset.container_of_record(number)];
-  const ContainerReader& reader = *container.reader;
-  const Index& index = reader.index();
-  const std::uint64_t local = number - container.first_record;
-  const std::uint64_t record_bytes = index.raw_bytes(local);
-  const std::uint64_t piece_bytes = reader.header().piece_bytes;
-  const Place place = index.place(local);
-  const std::uint64_t offset = piece * piece_bytes;
-  if (place.pieces != (record_bytes + piece_bytes - 1) / piece_bytes) {
-    throw Error(ErrorCode::kCorrupt,
-                fmt::format("index: {} pieces for {} bytes", place.pieces, record_bytes));
-  }
+  const LocatedRecord record = locate_record(dataset, number);
+  const ContainerReader& reader = *record.container->reader;
+  const PiecePlace place = place_piece(record, piece);
   FetchedPiece out;
   out.arena = std::make_shared<Arena>();
-  const std::uint64_t number_of_block = place.block + piece;
-  const std::uint64_t begin = index.block_offset(number_of_block);
-  bool mapped = false;
-  const ByteView block = bytes_at(
-      reader.source(), begin, index.block_offset(number_of_block + 1) - begin, *out.arena, mapped);
+  const ByteView block = mapped_bytes(reader, place.offset, place.block_bytes);
   std::string key;
-  index.key_of(local, key);
-  const VerifiedSlot slot = verify_piece(block, number_of_block, piece, record_bytes, key);
-  const Dictionary* dictionary =
-      slot.codec == Codec::kZstdDictionary ? reader.dictionary() : nullptr;
-  out.bytes = decoded(slot, std::min(piece_bytes, record_bytes - offset), dictionary, *out.arena,
-                      out.crc32c);
-  out.immutable = mapped && slot.codec == Codec::kStored;
+  reader.index().key_of(record.number, key);
+  const VerifiedSlot slot = verify_piece(block, place.block, piece, record.record_bytes, key);
+  const DecodedSlot decoded = decode_slot(reader, slot, place.raw_bytes, *out.arena);
+  out.bytes = decoded.bytes;
+  out.crc32c = decoded.crc32c;
+  out.immutable = decoded.in_place;
   out.stored_bytes = block.size();
   return out;
 }

@@ -1,4 +1,4 @@
-// Finds, reads, verifies and decodes records: the part of reading that runs in parallel.
+// Finds, verifies and decodes records: the part of reading that runs in parallel.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,8 @@ namespace sml {
 // Memory that is given back all at once and used again.
 class Arena {
  public:
+  // chunk_bytes: what is taken from the system at a time, at least.
+  explicit Arena(std::size_t chunk_bytes = 512U << 10) : chunk_bytes_(chunk_bytes) {}
   MutableBytes allocate(std::size_t bytes);
   void reset() noexcept;
   std::size_t used() const noexcept { return used_; }
@@ -26,6 +28,7 @@ class Arena {
     std::unique_ptr<std::byte[]> bytes;
     std::size_t size = 0;
   };
+  std::size_t chunk_bytes_;
   std::vector<Chunk> chunks_;
   std::size_t offset_ = 0;  // in the last chunk
   std::size_t used_ = 0;
@@ -36,6 +39,39 @@ struct RecordRequest {
   std::string key;
   bool by_key = false;  // the record is meant by `key`, else by `number`
 };
+
+// Where a record is.
+struct LocatedRecord {
+  const Dataset::Container* container = nullptr;
+  std::uint64_t number = 0;  // in the container
+  std::uint64_t record_bytes = 0;
+  Place place;
+};
+
+// The number of the record meant. Throws kNotFound where there is none, and what Dataset::find()
+// throws.
+std::uint64_t find_record(const Dataset& dataset, const RecordRequest& request);
+// Throws kCorrupt where the index contradicts itself.
+LocatedRecord locate_record(const Dataset& dataset, std::uint64_t number);
+
+// A slot's record: where it lies if it is stored as it is, else decoded into the arena.
+struct DecodedSlot {
+  ByteView bytes;
+  std::uint32_t crc32c = 0;
+  bool in_place = false;
+};
+DecodedSlot decode_slot(const ContainerReader& reader, const VerifiedSlot& slot,
+                        std::uint64_t raw_bytes, Arena& arena);
+
+// One piece of a record with several, from its block.
+struct PiecePlace {
+  std::uint64_t block = 0;
+  std::uint64_t offset = 0;  // of the block, in the container
+  std::uint64_t block_bytes = 0;
+  std::uint64_t raw_bytes = 0;
+};
+// Throws kCorrupt where the record has not as many pieces as its size takes.
+PiecePlace place_piece(const LocatedRecord& record, std::uint64_t piece);
 
 struct FetchedRecord {
   std::uint64_t number = 0;
@@ -49,14 +85,14 @@ struct FetchedRecord {
   std::optional<Error> error;
 };
 
-// Fetches `requests` in order until all are done or more than `most_bytes` are held in `arena`;
-// returns how many are done, at least one. Whatever goes wrong with a record is its `error`.
-// Neighbours in a container that is not mapped are read together.
+// Fetches `requests`, from containers that are mapped, in order until all are done or more than
+// `most_bytes` are held in `arena`; returns how many are done, at least one. Whatever goes wrong
+// with a record is its `error`.
 std::size_t fetch_records(const Dataset& dataset, std::span<const RecordRequest> requests,
                           bool with_keys, std::size_t most_bytes, Arena& arena,
                           std::span<FetchedRecord> out);
 
-// One piece of a record with several. Throws.
+// One piece of a record with several, from a container that is mapped. Throws.
 struct FetchedPiece {
   ByteView bytes;
   std::uint32_t crc32c = 0;

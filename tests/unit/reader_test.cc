@@ -14,6 +14,7 @@
 #include "smlformat/error.h"
 #include "smlformat/frames.h"
 #include "support/containers.h"
+#include "support/readers.h"
 
 namespace {
 
@@ -25,76 +26,15 @@ using sml::Reader;
 using sml::ReaderOptions;
 using sml::RecordPiece;
 using sml::test::build_container;
+using sml::test::compressed;
 using sml::test::ContainerOptions;
+using sml::test::content_of;
+using sml::test::Given;
+using sml::test::read_all;
 using sml::test::Record;
+using sml::test::some_records;
+using sml::test::take;
 using sml::test::TemporaryDirectory;
-
-// What a reader gave of one request.
-struct Given {
-  std::uint64_t number = 0;
-  std::string key;
-  std::string content;
-  std::size_t pieces = 0;
-  bool immutable = false;
-  std::optional<ErrorCode> error;
-  std::string message;
-};
-
-// Takes one record, checking what holds for every piece.
-bool take(Reader& reader, Given& given) {
-  given = Given{};
-  RecordPiece piece;
-  const std::uint64_t pending = reader.pending();
-  if (!reader.next(piece)) {
-    CHECK(pending == 0);
-    return false;
-  }
-  for (;;) {
-    given.number = piece.number;
-    given.key = piece.key;
-    if (piece.error != nullptr) {
-      CHECK(piece.last);
-      CHECK(piece.bytes.empty());
-      given.error = piece.error->code();
-      given.message = piece.error->what();
-      CHECK(given.message.find('\n') == std::string::npos);
-    } else {
-      CHECK(piece.offset == given.content.size());
-      CHECK(piece.crc32c == sml::crc32c(piece.bytes));
-      given.content += sml::as_text(piece.bytes);
-      given.immutable = piece.immutable;
-      ++given.pieces;
-      CHECK(piece.last == (given.content.size() == piece.record_bytes));
-    }
-    if (piece.last) break;
-    CHECK(reader.pending() == pending);
-    REQUIRE(reader.next(piece));
-  }
-  CHECK(reader.pending() == pending - 1);
-  return true;
-}
-
-std::string content_of(std::size_t i, std::size_t bytes) {
-  std::mt19937_64 random(i);
-  std::string out;
-  while (out.size() < bytes) out += "record " + std::to_string(random() % 10'000) + "; ";
-  out.resize(bytes);
-  return out;
-}
-
-std::vector<Record> some_records(std::size_t count, std::size_t bytes) {
-  std::vector<Record> records;
-  for (std::size_t i = 0; i < count; ++i) {
-    records.push_back({"dir/k" + std::to_string(i), content_of(i, (i * 131) % (2 * bytes + 1))});
-  }
-  return records;
-}
-
-ContainerOptions compressed() {
-  ContainerOptions options;
-  options.compress = sml::CompressionOptions::Mode::kAuto;
-  return options;
-}
 
 // What makes a difference to how a reader works, but must make none to what it gives.
 struct Setting {
@@ -120,20 +60,6 @@ ReaderOptions options_of(const Setting& setting) {
   options.threads = setting.threads;
   options.whole_records = setting.whole_records;
   return options;
-}
-
-// Requests as far as the reader wants, takes one, and so on.
-template <class Request, class Check>
-void read_all(Reader& reader, std::size_t count, Request request, Check check) {
-  std::size_t requested = 0;
-  Given given;
-  for (std::size_t taken = 0; taken < count; ++taken) {
-    while (requested < count && reader.wants_more()) request(requested++);
-    REQUIRE(take(reader, given));
-    check(taken, given);
-  }
-  CHECK_FALSE(take(reader, given));
-  CHECK(reader.pending() == 0);
 }
 
 // A byte of a file, changed.

@@ -204,6 +204,10 @@ Outcome CatCommand::run(Console& console) try {
     console.print(fmt::format("records {}\nbytes {}\nstored_bytes {}\nfailed {}\nseconds {:.3f}\n",
                               stats.records, stats.bytes, stats.stored_bytes, lost_,
                               seconds.count()));
+    const std::chrono::duration<double> waited = std::chrono::nanoseconds(stats.waited_ns);
+    console.print(fmt::format(
+        "operations {}\nranges {}\nread_bytes {}\nmost_in_flight {}\nwaited {:.3f}\n",
+        stats.operations, stats.ranges, stats.read_bytes, stats.most_in_flight, waited.count()));
   }
   return lost_ == 0 ? Outcome::kDone : Outcome::kSkipped;
 } catch (const ClosedPipe&) {

@@ -26,6 +26,13 @@ struct ReaderStats {
   std::uint64_t bytes = 0;         // raw bytes given
   std::uint64_t stored_bytes = 0;  // read from containers
   std::uint64_t failed = 0;
+
+  // How containers that are not mapped are read; 0 where all are.
+  std::uint64_t operations = 0;      // reads of one block each, with one range or several
+  std::uint64_t ranges = 0;          // of all operations
+  std::uint64_t read_bytes = 0;      // asked for by operations, gaps between records included
+  std::uint64_t most_in_flight = 0;  // operations under way at a time
+  std::uint64_t waited_ns = 0;       // that next() waited for storage and workers
 };
 
 // A record, or one piece of a large one, as it comes out of a reader.
@@ -42,6 +49,8 @@ struct RecordPiece {
   const Error* error = nullptr;  // the record cannot be given (kNotFound, kAmbiguous, kCorrupt,
                                  // ...): bytes are empty and last is true
 };
+
+class ReaderState;
 
 // For one thread (its workers are its own). Use: request() as far as wants_more(), next() for the
 // result; results come in the order of requests.
@@ -69,8 +78,7 @@ class Reader {
   ReaderStats stats() const noexcept;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<ReaderState> state_;
 };
 
 }  // namespace sml
