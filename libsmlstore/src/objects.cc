@@ -56,6 +56,11 @@ OpenObjects& entry() { throw Error(ErrorCode::kUnsupported, "this build has no s
 #endif
 
 Error failure_error(const ObjectsOptions& options, const ObjectsFailure& failure) {
+  // What librados makes of an address or a name that it cannot resolve.
+  if (failure.step == ObjectsStep::kConnect && failure.error == -EINVAL) {
+    return Error(ErrorCode::kIo,
+                 "settings of Ceph: the monitors' addresses (mon_host) are no good");
+  }
   const std::string reason = std::generic_category().message(-failure.error);
   switch (failure.step) {
     case ObjectsStep::kSettings:
@@ -77,8 +82,9 @@ Error failure_error(const ObjectsOptions& options, const ObjectsFailure& failure
                    "'ceph -s' shows whether the cluster is well; --ceph-timeout waits longer");
     case -EACCES:
     case -EPERM:
-      return Error(ErrorCode::kIo,
-                   fmt::format("{} is not permitted to use the cluster", failure.user));
+      return Error(
+          ErrorCode::kIo, fmt::format("{} is not permitted to use the cluster", failure.user),
+          fmt::format("'ceph auth get {}' shows its key and what it may do", failure.user));
     case -ENOENT:
       if (failure.step == ObjectsStep::kPool) {
         return Error(ErrorCode::kNotFound, fmt::format("no such pool {}", quote(options.pool)));
