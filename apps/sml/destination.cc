@@ -61,7 +61,9 @@ Destination::Destination(DestinationOptions options) : options_(std::move(option
     if (!directory_.ends_with('/')) directory_ += '/';
     path_ = directory_ + name_in_dataset(options_) + std::string(kContainerSuffix);
   }
-  if (exists(path_) && !options_.overwrite) {
+  const bool there = exists(path_) && !options_.overwrite;
+  complete_ = there && options_.resume;
+  if (there && !complete_) {
     throw Error(ErrorCode::kAlreadyExists, path_ + ": exists already", "--overwrite replaces it");
   }
   check_agreement();

@@ -22,6 +22,7 @@ struct DestinationOptions {
   std::uint32_t parts = 0;
   Grouping grouping = Grouping::kNone;
   bool overwrite = false;
+  bool resume = false;  // a container that exists already is what is wanted: see is_complete()
 };
 
 // For one thread.
@@ -37,6 +38,8 @@ class Destination {
   Destination& operator=(const Destination&) = delete;
 
   const std::string& path() const noexcept { return path_; }
+  // With `resume`: whether the container was published before.
+  bool is_complete() const noexcept { return complete_; }
 
   // Makes the data set's directory where there is none.
   void prepare();
@@ -58,6 +61,7 @@ class Destination {
   std::string directory_;  // of a data set, with a slash at the end; empty for a file
   std::string path_;
   std::vector<std::string> made_;
+  bool complete_ = false;
   bool published_ = false;
 };
 
