@@ -1,5 +1,6 @@
 #include "destination.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <random>
@@ -12,6 +13,7 @@
 #include "command.h"
 #include "locations.h"
 #include "smlformat/error.h"
+#include "smlstore/dataset.h"
 #include "terminal.h"
 
 namespace sml {
@@ -60,7 +62,8 @@ Destination::Destination(DestinationOptions options) : options_(std::move(option
       throw UsageError("--name is for data sets: " + path_ + " is a file",
                        "a destination that ends in '/' is a data set");
     }
-    if (exists(path_) && !options_.overwrite) {
+    complete_ = options_.resume && !options_.overwrite && exists(path_);
+    if (exists(path_) && !options_.overwrite && !complete_) {
       throw Error(ErrorCode::kAlreadyExists, path_ + ": exists already", "--overwrite replaces it");
     }
     const std::string directory = directory_of(path_);
@@ -72,9 +75,15 @@ Destination::Destination(DestinationOptions options) : options_(std::move(option
     }
     return;
   }
-  container_ = {name_in_dataset(options_), options_.membership, options_.overwrite};
+  container_ = {name_in_dataset(options_), options_.membership, options_.overwrite, options_.recipe,
+                options_.resume};
   store_ = Store::open(location, options_.store);
   path_ = store_->place(container_.name);
+  if (options_.resume && !options_.overwrite) {
+    const std::vector<std::string> names = store_->names();
+    complete_ = std::find(names.begin(), names.end(), container_.name) != names.end();
+    if (complete_) return;
+  }
   try {
     store_->check(container_);
   } catch (const Error& error) {
@@ -82,12 +91,35 @@ Destination::Destination(DestinationOptions options) : options_(std::move(option
   }
 }
 
+std::shared_ptr<const ContainerReader> Destination::complete() const {
+  if (!complete_) return nullptr;
+  DatasetOptions options;
+  static_cast<StoreOptions&>(options) = options_.store;
+  options.partial = true;
+  Location location = options_.location;
+  if (location.is_rados()) {
+    location.container = container_.name;
+  } else {
+    location.path = path_;
+  }
+  return Dataset::open(location, options).containers().front().reader;
+}
+
+std::shared_ptr<const ByteSource> Destination::interrupted() const {
+  if (pending_) return pending_->interrupted();
+  return file_->interrupted();
+}
+
+std::string Destination::kept() const {
+  return pending_ ? pending_->kept() : file_->keeps() ? file_->unpublished_path() : "";
+}
+
 ByteSink& Destination::begin() {
   if (store_) {
     pending_ = store_->create(container_);
     return *pending_;
   }
-  file_ = std::make_unique<FileSink>(path_, options_.overwrite);
+  file_ = std::make_unique<FileSink>(path_, options_.overwrite, options_.recipe, options_.resume);
   return *file_;
 }
 

@@ -22,6 +22,8 @@ struct DestinationOptions {
   Membership membership;
   bool named_as_is = false;  // a part gets no -I-of-N behind its name
   bool overwrite = false;
+  std::uint32_t recipe = 0;  // pack_recipe(): what the bytes depend on besides the input
+  bool resume = false;  // continue what an interrupted pack left, and keep what this one leaves
 };
 
 // For one thread.
@@ -34,9 +36,16 @@ class Destination {
 
   const std::string& path() const noexcept { return path_; }
 
+  // With `resume` and without `overwrite`: the container, where it was published before; else null.
+  std::shared_ptr<const ContainerReader> complete() const;
+
   // Begins the container: what is written to the sink is not visible before publish(), and gone
   // with the Destination where that does not come.
   ByteSink& begin();
+  // From begin() on: what an interrupted pack left of it; null where nothing.
+  std::shared_ptr<const ByteSource> interrupted() const;
+  // From begin() on: the place of what will be left to be resumed; empty where nothing will.
+  std::string kept() const;
   // Files of the destination itself that are there: the container to replace, in a data set its
   // other containers, catalog and lock; from begin() on the file that is being written.
   std::vector<std::string> own_files() const;
@@ -51,6 +60,7 @@ class Destination {
   std::shared_ptr<Store> store_;  // of a data set
   std::unique_ptr<PendingContainer> pending_;
   std::unique_ptr<FileSink> file_;
+  bool complete_ = false;
 };
 
 // "20261130T040500Z-1a2b3c4d"

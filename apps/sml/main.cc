@@ -67,7 +67,7 @@ int exit_code(const std::vector<std::string>& arguments, Console& console) {
     return static_cast<int>(Outcome::kDone);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCancelled && Interrupt::received() != 0) {
-      console.error("interrupted");
+      console.error("interrupted", error.hint());
       return 128 + Interrupt::received();
     }
     console.error(error);

@@ -32,19 +32,23 @@ std::string progress_text(std::string_view verb, const ProgressCounts& counts, d
   std::string text = fmt::format("{} {}", verb, counts.records);
   if (counts.total_records > 0) text += fmt::format(" of {}", counts.total_records);
   text += " records";
+  if (counts.resumed_records > 0) text += fmt::format(" ({} taken over)", counts.resumed_records);
   if (counts.bytes > 0 || counts.total_bytes > 0) {
     text += ", " + shown_size(counts.bytes);
     if (counts.total_bytes > 0) text += " of " + shown_size(counts.total_bytes);
   }
   if (seconds < 0.1) return text;
-  text += fmt::format(", {:.0f} records/s", static_cast<double>(counts.records) / seconds);
-  if (counts.bytes > 0) {
-    text += fmt::format(", {:.1f} MiB/s", static_cast<double>(counts.bytes) / 1048576 / seconds);
-  }
+  const std::uint64_t records = counts.records - counts.resumed_records;
+  const std::uint64_t bytes = counts.bytes - counts.resumed_bytes;
+  text += fmt::format(", {:.0f} records/s", static_cast<double>(records) / seconds);
+  if (bytes > 0)
+    text += fmt::format(", {:.1f} MiB/s", static_cast<double>(bytes) / 1048576 / seconds);
   // By bytes where they are known: large records take longer.
   const bool by_bytes = counts.total_bytes > 0;
-  const auto done = static_cast<double>(by_bytes ? counts.bytes : counts.records);
-  const auto total = static_cast<double>(by_bytes ? counts.total_bytes : counts.total_records);
+  const std::uint64_t before = by_bytes ? counts.resumed_bytes : counts.resumed_records;
+  const auto done = static_cast<double>(by_bytes ? bytes : records);
+  const auto total = static_cast<double>(by_bytes ? counts.total_bytes : counts.total_records) -
+                     static_cast<double>(before);
   if (done > 0 && total >= done)
     text += ", " + shown_time(seconds * (total - done) / done) + " left";
   return text;

@@ -13,6 +13,9 @@ struct ProgressCounts {
   std::uint64_t total_records = 0;  // 0: unknown
   std::uint64_t bytes = 0;
   std::uint64_t total_bytes = 0;  // 0: unknown
+  // Of those, what an earlier run had done; rates and time left are of the others.
+  std::uint64_t resumed_records = 0;
+  std::uint64_t resumed_bytes = 0;
 };
 
 // For one thread. Draws at most five times a second; calls in between cost some 30 ns.

@@ -94,6 +94,8 @@ void check(std::size_t result) {
 
 }  // namespace
 
+std::uint32_t codec_version() noexcept { return ZSTD_versionNumber(); }
+
 bool looks_incompressible(ByteView bytes) noexcept {
   if (bytes.size() < kMinSampledBytes) {
     return false;

@@ -173,9 +173,10 @@ Catalog decode_document(const Json& document) {
     catalog.containers.push_back(decode_entry(Fields(one), catalog.revision));
   for (const Json& one : fields.array("announced")) {
     const Fields announced(one);
-    catalog.announced.push_back({name_of(announced), announced.hex("incarnation"),
-                                 announced.hex("owner"), membership_of(announced),
-                                 announced.text("since")});
+    catalog.announced.push_back(
+        {name_of(announced), announced.hex("incarnation"), announced.hex("owner"),
+         static_cast<std::uint32_t>(announced.number("recipe", 0xffff'ffff)),
+         membership_of(announced), announced.text("since")});
   }
   for (const Json& one : fields.array("removed")) {
     const Fields removed(one);
@@ -227,6 +228,7 @@ std::string Catalog::encode() const {
     object["name"] = one.name;
     object["incarnation"] = hex(one.incarnation);
     object["owner"] = hex(one.owner);
+    object["recipe"] = one.recipe;
     put(object, one.membership);
     object["since"] = one.since;
   }
@@ -285,6 +287,7 @@ void Catalog::remove(std::string_view name) {
 }
 
 void Catalog::announce(Announcement announcement) {
+  std::erase_if(announced, [&](const Announcement& one) { return one.name == announcement.name; });
   announced.insert(place_of(announced, announcement.name), std::move(announcement));
 }
 

@@ -38,7 +38,8 @@ class PendingInDirectory final : public PendingContainer {
       : store_(std::move(store)),
         container_(std::move(container)),
         made_(std::move(made)),
-        sink_(std::make_unique<FileSink>(store_->place(container_.name), container_.overwrite)) {}
+        sink_(std::make_unique<FileSink>(store_->place(container_.name), container_.overwrite,
+                                         container_.recipe, container_.resume)) {}
   ~PendingInDirectory() override {
     sink_.reset();
     if (published_) return;
@@ -51,7 +52,10 @@ class PendingInDirectory final : public PendingContainer {
   PendingInDirectory& operator=(const PendingInDirectory&) = delete;
 
   void append(ByteView bytes) override { sink_->append(bytes); }
+  void begin_footer() override { sink_->begin_footer(); }
   void restart() override { sink_->restart(); }
+  std::shared_ptr<const ByteSource> interrupted() const override { return sink_->interrupted(); }
+  std::string kept() const override { return sink_->keeps() ? sink_->unpublished_path() : ""; }
   std::string unpublished_path() const override { return sink_->unpublished_path(); }
 
   void publish(const std::stop_token& stop) override {

@@ -36,13 +36,6 @@ bool is_directory(const std::string& path) noexcept {
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-bool is_file_at(int fd, const std::string& path) noexcept {
-  struct stat here {};
-  struct stat there {};
-  return ::fstat(fd, &here) == 0 && ::lstat(path.c_str(), &there) == 0 &&
-         here.st_dev == there.st_dev && here.st_ino == there.st_ino;
-}
-
 // Whether nothing but the lock is in a directory.
 bool list_is_empty(const std::string& directory) noexcept {
   const std::unique_ptr<DIR, CloseDirectory> stream(::opendir(directory.c_str()));

@@ -1,13 +1,17 @@
-// FileSink: a file that appears whole or not at all.
+// FileSink: a file that appears whole or not at all, and is perhaps continued by a later run.
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,8 +68,8 @@ std::string directory_of(std::string_view path) {
   return slash == std::string_view::npos ? "." : std::string(path.substr(0, slash + 1));
 }
 
-std::string random_hex() {
-  std::array<unsigned char, 8> bytes{};
+std::uint32_t random_number() {
+  std::array<std::byte, 4> bytes{};
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t got = ::getrandom(bytes.data() + done, bytes.size() - done, 0);
     if (got < 0 && errno != EINTR) {
@@ -73,20 +77,130 @@ std::string random_hex() {
     }
     done += got > 0 ? static_cast<std::size_t>(got) : 0;
   }
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    static constexpr char kHex[] = "0123456789abcdef";
-    text += {kHex[byte >> 4U], kHex[byte & 15U]};
-  }
-  return text;
+  return load<std::uint32_t>(bytes.data());
 }
 
-// ".NAME.sml.<random>.tmp" beside NAME.sml; a long NAME is cut, so that the file system takes it.
-std::string temporary_path(const std::string& path) {
-  const std::string suffix = "." + random_hex() + ".tmp";
-  const auto slash = path.rfind('/');
-  const auto base = slash == std::string::npos ? 0 : slash + 1;
-  return path.substr(0, base) + "." + path.substr(base, NAME_MAX - 1 - suffix.size()) + suffix;
+// ".NAME.sml.<recipe><random>.tmp" beside NAME.sml, both numbers as 8 hexadecimal digits; a long
+// NAME is cut, so that the file system takes it.
+class TemporaryName {
+ public:
+  explicit TemporaryName(const std::string& path) : directory_(directory_of(path)) {
+    const auto slash = path.rfind('/');
+    const auto base = slash == std::string::npos ? 0 : slash + 1;
+    prefix_ = "." + path.substr(base, NAME_MAX - 2 - kDigits - kSuffix.size()) + ".";
+    in_directory_ = path.substr(0, base);
+  }
+
+  const std::string& directory() const noexcept { return directory_; }
+
+  std::string path(std::uint32_t recipe, std::uint32_t random) const {
+    std::array<char, kDigits + 1> digits{};
+    std::snprintf(digits.data(), digits.size(), "%08x%08x", recipe, random);
+    return in_directory_ + prefix_ + digits.data() + std::string(kSuffix);
+  }
+
+  // The recipe of a name that path() gave; nothing for others.
+  std::optional<std::uint32_t> recipe_of(std::string_view name) const {
+    if (name.size() != prefix_.size() + kDigits + kSuffix.size() || !name.starts_with(prefix_) ||
+        !name.ends_with(kSuffix)) {
+      return std::nullopt;
+    }
+    std::uint32_t recipe = 0;
+    const char* const digits = name.data() + prefix_.size();
+    const auto [end, error] = std::from_chars(digits, digits + kDigits / 2, recipe, 16);
+    if (error != std::errc() || end != digits + kDigits / 2) return std::nullopt;
+    return recipe;
+  }
+
+  std::string path_of(std::string_view name) const { return in_directory_ + std::string(name); }
+
+ private:
+  static constexpr std::size_t kDigits = 16;
+  static constexpr std::string_view kSuffix = ".tmp";
+
+  std::string directory_;
+  std::string in_directory_;  // what comes before the name in a path
+  std::string prefix_;
+};
+
+// Held as long as the file is open; freed by the kernel when the process dies. 0, or the error.
+int lock_file(int fd) noexcept {
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+// A file that an earlier run left, locked.
+struct LeftFile {
+  std::string path;
+  FileDescriptor fd;
+  std::uint64_t bytes = 0;
+  timespec written{};
+};
+
+bool later(const timespec& a, const timespec& b) noexcept {
+  return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+std::vector<std::string> names_in(const std::string& directory) {
+  struct Close {
+    void operator()(DIR* stream) const noexcept { ::closedir(stream); }
+  };
+  FileDescriptor fd(open_path(directory, O_RDONLY | O_DIRECTORY));
+  const std::unique_ptr<DIR, Close> stream(fd ? ::fdopendir(fd.get()) : nullptr);
+  if (stream == nullptr) {
+    throw Error(ErrorCode::kIo, system_error(directory, "cannot open directory", errno).what());
+  }
+  fd.release();
+  std::vector<std::string> names;
+  while (const dirent* found = ::readdir(stream.get())) names.emplace_back(found->d_name);
+  return names;
+}
+
+// The last written file that was left beside `path` and has this recipe. Throws kUnavailable where
+// one is still being written, kInvalidArgument where there are only others.
+std::optional<LeftFile> find_left(const std::string& path, std::uint32_t recipe) {
+  const TemporaryName temporary(path);
+  std::optional<LeftFile> best;
+  std::string other;
+  for (const std::string& name : names_in(temporary.directory())) {
+    const std::optional<std::uint32_t> its_recipe = temporary.recipe_of(name);
+    if (!its_recipe || *its_recipe == 0) continue;
+    LeftFile left{temporary.path_of(name), {}, 0, {}};
+    left.fd.reset(open_path(left.path, O_RDWR | O_NOFOLLOW | O_NONBLOCK));
+    struct stat status {};
+    // What others left is not trusted.
+    if (!left.fd || ::fstat(left.fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_uid != ::geteuid()) {
+      continue;
+    }
+    const int error = lock_file(left.fd.get());
+    if (error == EWOULDBLOCK) {
+      throw Error(ErrorCode::kUnavailable,
+                  shown_path(path) + ": is being packed by another process");
+    }
+    if (error != 0) {
+      throw system_error(left.path, "cannot lock", error);
+    }
+    // Between opening and locking it may have been published, removed or written.
+    if (!is_file_at(left.fd.get(), left.path) || ::fstat(left.fd.get(), &status) != 0) continue;
+    if (*its_recipe != recipe) {
+      other = left.path;
+      continue;
+    }
+    left.bytes = static_cast<std::uint64_t>(status.st_size);
+    left.written = status.st_mtim;
+    if (!best || later(left.written, best->written)) best = std::move(left);
+  }
+  if (!best && !other.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                shown_path(path) + ": the options are not those of the interrupted pack",
+                "pack without --resume, or remove " + shown_path(other) + ", to start anew");
+  }
+  return best;
 }
 
 Error exists_error(const std::string& path) {
@@ -132,8 +246,8 @@ int sync_directory(const std::string& directory, int file) noexcept {
 
 }  // namespace
 
-FileSink::FileSink(std::string path, bool overwrite)
-    : path_(std::move(path)), overwrite_(overwrite) {
+FileSink::FileSink(std::string path, bool overwrite, std::uint32_t recipe, bool resume)
+    : path_(std::move(path)), overwrite_(overwrite), keep_(resume) {
   struct stat status {};
   if (::lstat(path_.c_str(), &status) == 0) {
     // A link is judged by what it points to, and replaced itself.
@@ -153,13 +267,31 @@ FileSink::FileSink(std::string path, bool overwrite)
   if (path_.empty() || path_.ends_with('/')) {
     throw Error(ErrorCode::kInvalidArgument, "'" + shown_path(path_) + "': names no file");
   }
-  temporary_ = temporary_path(path_);
-  // Before the file exists, so that no signal can come between.
-  registered_ = register_unpublished(temporary_);
-  fd_ = open_path(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666);
-  if (fd_ < 0) {
-    const int error = errno;
-    unregister_unpublished(registered_);
+  if (!resume || !take_over(recipe)) create(recipe);
+}
+
+bool FileSink::take_over(std::uint32_t recipe) {
+  std::optional<LeftFile> left = find_left(path_, recipe);
+  if (!left) return false;
+  temporary_ = std::move(left->path);
+  fd_ = left->fd.release();
+  there_ = left->bytes;
+  return true;
+}
+
+void FileSink::create(std::uint32_t recipe) {
+  for (;;) {
+    temporary_ = TemporaryName(path_).path(recipe, random_number());
+    // Before the file exists, so that no signal can come between.
+    if (!keep_) registered_ = register_unpublished(temporary_);
+    fd_ = open_path(temporary_, O_RDWR | O_CREAT | O_EXCL, 0666);
+    const int error = fd_ < 0 ? errno : 0;
+    // Another process may have found the file before it was locked, and goes on with it. Where
+    // files cannot be locked, they cannot be continued either.
+    if (fd_ >= 0 && lock_file(fd_) != EWOULDBLOCK) return;
+    unregister_unpublished(std::exchange(registered_, -1));
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+    if (error == 0 || error == EEXIST) continue;
     // Also where the directory does not exist: what was asked for is a new file, so this is no
     // kNotFound.
     throw Error(ErrorCode::kIo, system_error(path_, "cannot create", error).what());
@@ -167,47 +299,78 @@ FileSink::FileSink(std::string path, bool overwrite)
 }
 
 FileSink::~FileSink() {
-  if (fd_ >= 0) {
-    ::close(fd_);
-  }
-  if (!temporary_.empty()) {
+  // Removed while it is locked: nobody continues it.
+  if (!temporary_.empty() && !keeps()) {
     ::unlink(temporary_.c_str());
     unregister_unpublished(registered_);
   }
+  if (fd_ >= 0) {
+    ::close(fd_);
+  }
+}
+
+std::shared_ptr<const ByteSource> FileSink::interrupted() const {
+  if (there_ == 0) return nullptr;
+  return std::make_shared<const FileSource>(temporary_, FileSource::Mapping::kNever);
+}
+
+bool FileSink::keeps() const noexcept { return keep_ && !temporary_.empty() && there_ > 0; }
+
+// Whether the bytes that come next lie in the file already.
+bool FileSink::lies_there(ByteView bytes) const {
+  if (there_ < at_ || bytes.size() > there_ - at_) return false;
+  Buffer found(kWriteBytes);
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ByteView next = bytes.subspan(done, std::min(found.size(), bytes.size() - done));
+    const MutableBytes part = MutableBytes(found).first(next.size());
+    if (read_at(fd_, at_ + done, part, path_) != next.size() ||
+        !std::equal(next.begin(), next.end(), part.begin())) {
+      return false;
+    }
+    done += next.size();
+  }
+  return true;
 }
 
 void FileSink::append(ByteView bytes) {
+  if (lies_there(bytes)) {
+    at_ += bytes.size();
+    return;
+  }
   while (!bytes.empty()) {
-    const ssize_t put = ::write(fd_, bytes.data(), std::min(bytes.size(), kWriteBytes));
-    if (put < 0 && errno == EINTR) {
-      continue;
-    }
-    if (put <= 0) {
-      throw system_error(path_, "cannot write", put < 0 ? errno : ENOSPC);
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(put));
-    written_ += static_cast<std::uint64_t>(put);
-    if (written_ - flushed_ >= kWriteBackBytes) {
+    const ByteView next = bytes.first(std::min(bytes.size(), kWriteBytes));
+    write_at(fd_, at_, next, path_);
+    bytes = bytes.subspan(next.size());
+    at_ += next.size();
+    there_ = std::max(there_, at_);
+    if (at_ - flushed_ >= kWriteBackBytes) {
       // Failure is found by fdatasync; some file systems do not know the call.
-      ::sync_file_range(fd_, static_cast<off_t>(flushed_), static_cast<off_t>(written_ - flushed_),
+      ::sync_file_range(fd_, static_cast<off_t>(flushed_), static_cast<off_t>(at_ - flushed_),
                         SYNC_FILE_RANGE_WRITE);
-      flushed_ = written_;
+      flushed_ = at_;
     }
   }
 }
 
-void FileSink::restart() {
-  if (::ftruncate(fd_, 0) != 0 || ::lseek(fd_, 0, SEEK_SET) != 0) {
+// What an interrupted run wrote behind this place is of no use any more.
+void FileSink::cut() {
+  if (there_ > at_ && ::ftruncate(fd_, static_cast<off_t>(at_)) != 0) {
     throw system_error(path_, "cannot write", errno);
   }
-  written_ = 0;
+  there_ = at_;
+}
+
+void FileSink::restart() {
+  at_ = 0;
   flushed_ = 0;
+  cut();
 }
 
 void FileSink::publish() {
   if (temporary_.empty()) {
     throw Error(ErrorCode::kInvalidArgument, shown_path(path_) + ": was published before");
   }
+  cut();
   if (::fdatasync(fd_) != 0) {
     throw system_error(path_, "cannot sync", errno);
   }

@@ -46,17 +46,27 @@ MutableBytes RecordBatch::add(std::string_view key, std::uint64_t raw_bytes, boo
   return MutableBytes(raw_).subspan(item.raw_offset);
 }
 
-void RecordBatch::drop_last() {
-  raw_.resize(items_.back().raw_offset);
-  items_.pop_back();
+void RecordBatch::add_kept(const EncodedRecord& record, bool starts_sample) {
+  Item item;
+  item.key = record.key;
+  item.hash = record.key_hash;
+  item.raw_bytes = record.raw_bytes;
+  item.starts_sample = starts_sample;
+  item.kept = true;
+  item.encoded = record;
+  items_.push_back(item);
 }
 
 void RecordBatch::encode(Encoder& encoder) {
-  constexpr std::size_t kInRaw = ~std::size_t{0};
+  constexpr std::size_t kNotInArena = ~std::size_t{0};
   std::vector<std::size_t> arena_offsets;
   arena_offsets.reserve(items_.size());
   bool raw_needed = false;
   for (Item& item : items_) {
+    if (item.kept) {
+      arena_offsets.push_back(kNotInArena);
+      continue;
+    }
     const ByteView bytes = raw(item);
     const Encoded result = encoder.encode(bytes);
     EncodedRecord& e = item.encoded;
@@ -69,7 +79,7 @@ void RecordBatch::encode(Encoder& encoder) {
     if (result.codec == Codec::kStored) {
       e.stored = bytes;
       raw_needed = raw_needed || !bytes.empty();
-      arena_offsets.push_back(kInRaw);
+      arena_offsets.push_back(kNotInArena);
     } else {
       arena_offsets.push_back(arena_.size());
       arena_.insert(arena_.end(), result.stored.begin(), result.stored.end());
@@ -77,7 +87,7 @@ void RecordBatch::encode(Encoder& encoder) {
   }
   for (std::size_t i = 0; i < items_.size(); ++i) {
     EncodedRecord& e = items_[i].encoded;
-    if (arena_offsets[i] != kInRaw)
+    if (arena_offsets[i] != kNotInArena)
       e.stored = ByteView(arena_).subspan(arena_offsets[i], e.stored.size());
   }
   if (!raw_needed) raw_ = Buffer();

@@ -48,13 +48,16 @@ class RecordBatch {
     std::uint64_t raw_bytes = 0;
     std::size_t raw_offset = 0;  // in the batch's raw bytes
     bool starts_sample = true;
+    bool kept = false;      // encoded before: taken over from an interrupted pack
     EncodedRecord encoded;  // after encode()
   };
 
   void reserve(std::size_t raw_bytes) { raw_.reserve(raw_bytes); }
   // Space for the raw bytes of the next record; valid until the next call.
   MutableBytes add(std::string_view key, std::uint64_t raw_bytes, bool starts_sample);
-  void drop_last();
+  // The next record, which is encoded already; hold() what its stored bytes lie in.
+  void add_kept(const EncodedRecord& record, bool starts_sample);
+  void hold(Buffer memory) { held_ = std::move(memory); }
 
   std::vector<Item>& items() noexcept { return items_; }
   const std::vector<Item>& items() const noexcept { return items_; }
@@ -63,13 +66,15 @@ class RecordBatch {
   }
   std::size_t raw_bytes() const noexcept { return raw_.size(); }
 
-  // Fills in `encoded` of all records; the raw bytes are given up where nothing refers to them.
+  // Fills in `encoded` of all records but those kept; the raw bytes are given up where nothing
+  // refers to them.
   void encode(Encoder& encoder);
 
  private:
   std::vector<Item> items_;
   Buffer raw_;
   Buffer arena_;
+  Buffer held_;
 };
 
 // Learns from records in pack order whether a dictionary pays, and trains it.

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "smlformat/checksum.h"
+#include "smlformat/error.h"
 #include "smlformat/key.h"
 #include "smlformat/layout.h"
 #include "smlstore/packer.h"
@@ -56,6 +57,12 @@ class TagHash {
 
   std::uint64_t state_;
 };
+
+inline Error not_interrupted_pack() {
+  return Error(ErrorCode::kInvalidArgument,
+               "the sources or options are not those of the interrupted pack",
+               "pack without --resume to start anew");
+}
 
 // How much may be under way at once, so that records in flight stay within options.memory_bytes:
 // half of it for batches, whose raw and encoded bytes and last record (at most a piece) count, half

@@ -110,6 +110,13 @@ int stat_path(std::string_view path, struct stat& status, bool follow) noexcept 
   return ::fstatat(target.directory, target.text.data(), &status, follow ? 0 : AT_SYMLINK_NOFOLLOW);
 }
 
+bool is_file_at(int fd, std::string_view path) noexcept {
+  struct stat here {};
+  struct stat there {};
+  return ::fstat(fd, &here) == 0 && stat_path(path, there, false) == 0 &&
+         here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
 std::size_t read_at(int fd, std::uint64_t offset, MutableBytes out, std::string_view path) {
   std::size_t done = 0;
   while (done < out.size()) {

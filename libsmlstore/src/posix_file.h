@@ -49,6 +49,9 @@ int open_path(std::string_view path, int flags, unsigned mode = 0) noexcept;
 // Likewise fstatat(2).
 int stat_path(std::string_view path, struct stat& status, bool follow) noexcept;
 
+// Whether an open file still has this name.
+bool is_file_at(int fd, std::string_view path) noexcept;
+
 // Fills `out` from `offset`; fewer bytes only at the end of the file. Throws the system's error,
 // naming `path`.
 std::size_t read_at(int fd, std::uint64_t offset, MutableBytes out, std::string_view path);

@@ -95,16 +95,17 @@ void Operations::reset() {
   object_.clear();
 }
 
-void delete_objects(const RadosPlace& place, std::uint64_t incarnation, std::uint64_t objects) {
+void delete_objects(const RadosPlace& place, std::uint64_t incarnation, std::uint64_t first,
+                    std::uint64_t end) {
   Operations deletions(kMaxWrites);
   std::mutex mutex;
-  std::uint64_t end = 0;  // behind the last object that was there
-  for (std::uint64_t number = 0; objects == 0 || number < objects; ++number) {
+  std::uint64_t found_end = first;  // behind the last object that was there
+  for (std::uint64_t number = first; end == 0 || number < end; ++number) {
     deletions.begin();
-    if (objects == 0) {
+    if (end == 0) {
       const std::lock_guard lock(mutex);
-      // Those under way are counted as missing until they have answered.
-      if (number > end + 2 * kMaxWrites) {
+      // Up to kMaxWrites have not answered yet.
+      if (number > found_end + 2 * kMaxWrites) {
         deletions.end(0, 0, {});
         break;
       }
@@ -113,7 +114,7 @@ void delete_objects(const RadosPlace& place, std::uint64_t incarnation, std::uin
     place.objects->remove(name, [&, number, name](int result) {
       if (result == 0) {
         const std::lock_guard lock(mutex);
-        end = std::max(end, number + 1);
+        found_end = std::max(found_end, number + 1);
       }
       deletions.end(result == -ENOENT ? 0 : result, 0, name);
     });
@@ -291,8 +292,8 @@ void RadosSource::fetch_footer(const RadosPlace& place, const CatalogEntry& entr
 
 // --- RadosSink
 
-RadosSink::RadosSink(RadosPlace place, std::uint64_t incarnation)
-    : place_(std::move(place)), incarnation_(incarnation) {
+RadosSink::RadosSink(RadosPlace place, std::uint64_t incarnation, bool resumed)
+    : place_(std::move(place)), incarnation_(incarnation), resumed_(resumed) {
   forget();
 }
 
@@ -316,6 +317,7 @@ void RadosSink::put(ByteView bytes) {
   const std::string name = object_name(incarnation_, objects_++);
   const std::uint32_t crc = crc32c(bytes);
   const std::uint64_t size = bytes.size();
+  if (resumed_) return put_again(name, bytes, crc);
   writes_.begin(size);
   place_.objects->create(name, bytes, crc, [this, name, crc, size](int result) {
     if (result != -EEXIST) return writes_.end(result, size, name);
@@ -326,6 +328,28 @@ void RadosSink::put(ByteView bytes) {
       writes_.end(same ? 0 : stat_result < 0 ? stat_result : -EEXIST, size, name);
     });
   });
+}
+
+// An object that an interrupted pack may have written. What it says of itself is not enough: the
+// store computes the checksum of what is there.
+void RadosSink::put_again(const std::string& name, ByteView bytes, std::uint32_t crc) {
+  const auto put_anew = [this, name, crc,
+                         owned = std::make_shared<const Bytes>(bytes.begin(), bytes.end())] {
+    place_.objects->create(name, *owned, crc, [this, name, size = owned->size()](int result) {
+      writes_.end(result, size, name);
+    });
+  };
+  const std::uint64_t size = bytes.size();
+  writes_.begin(size);
+  place_.objects->checksum(
+      name, size, [this, name, crc, size, put_anew](int result, std::uint32_t there) {
+        if (result == 0 && there == crc) return writes_.end(0, size, name);
+        if (result == -ENOENT) return put_anew();
+        place_.objects->remove(name, [this, name, size, put_anew](int removed) {
+          if (removed == 0 || removed == -ENOENT) return put_anew();
+          writes_.end(removed, size, name);
+        });
+      });
 }
 
 void RadosSink::begin_footer() {
@@ -357,7 +381,7 @@ void RadosSink::append(ByteView bytes) {
 void RadosSink::restart() {
   writes_.wait();
   check();
-  if (objects_ > 0) delete_objects(place_, incarnation_, objects_);
+  if (objects_ > 0 || resumed_) delete_objects(place_, incarnation_, 0, resumed_ ? 0 : objects_);
   forget();
 }
 
@@ -366,6 +390,7 @@ CatalogEntry RadosSink::finish() {
   footer_.clear();
   writes_.wait();
   check();
+  if (resumed_) delete_objects(place_, incarnation_, objects_, 0);
   if (tail_.size() != Tail::kBytes)
     throw Error(ErrorCode::kInvalidArgument, "what was written is no container");
   entry_.id = Tail::decode(tail_).id;

@@ -42,9 +42,10 @@ inline constexpr std::size_t kMaxWrites = 32;
 // How many objects a container has.
 std::uint64_t object_count(const CatalogEntry& entry) noexcept;
 
-// Deletes the objects 0, 1, ... of an incarnation, in parallel: `objects` of them; 0: until more
-// than kMaxWrites are missing in a row. Those missing count as deleted.
-void delete_objects(const RadosPlace& place, std::uint64_t incarnation, std::uint64_t objects);
+// Deletes the objects of an incarnation from `first` on, in parallel, up to `end`; where that is 0,
+// until more than kMaxWrites are missing in a row. Those missing count as deleted.
+void delete_objects(const RadosPlace& place, std::uint64_t incarnation, std::uint64_t first,
+                    std::uint64_t end);
 
 // Waits for operations on objects and keeps the first error.
 class Operations {
@@ -128,7 +129,9 @@ class ObjectsSource final : public ByteSource {
 // Writes a container's objects.
 class RadosSink final : public ByteSink {
  public:
-  RadosSink(RadosPlace place, std::uint64_t incarnation);
+  // `resumed`: objects may be there already. Those with the bytes that are appended are kept,
+  // others are replaced.
+  RadosSink(RadosPlace place, std::uint64_t incarnation, bool resumed);
 
   void append(ByteView bytes) override;
   void begin_footer() override;
@@ -139,11 +142,13 @@ class RadosSink final : public ByteSink {
 
  private:
   void put(ByteView bytes);
+  void put_again(const std::string& name, ByteView bytes, std::uint32_t crc);
   void forget();
   void check() const;
 
   RadosPlace place_;
   std::uint64_t incarnation_;
+  bool resumed_;
   std::uint64_t objects_ = 0;
   CatalogEntry entry_;
   bool in_footer_ = false;

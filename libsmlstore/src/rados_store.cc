@@ -59,12 +59,12 @@ class PendingInRados final : public PendingContainer {
       : store_(std::move(store)),
         container_(std::move(container)),
         incarnation_(random_number()),
-        owner_(random_number()),
-        sink_(store_->where(), incarnation_) {
+        owner_(random_number()) {
     announce();
+    sink_.emplace(store_->where(), incarnation_, resumed_);
   }
   ~PendingInRados() override {
-    if (published_) return;
+    if (published_ || container_.resume) return;
     try {
       withdraw();
     } catch (const std::exception&) {
@@ -74,10 +74,17 @@ class PendingInRados final : public PendingContainer {
   PendingInRados(const PendingInRados&) = delete;
   PendingInRados& operator=(const PendingInRados&) = delete;
 
-  void append(ByteView bytes) override { sink_.append(bytes); }
-  void begin_footer() override { sink_.begin_footer(); }
-  void restart() override { sink_.restart(); }
+  void append(ByteView bytes) override { sink_->append(bytes); }
+  void begin_footer() override { sink_->begin_footer(); }
+  void restart() override { sink_->restart(); }
   void publish(const std::stop_token& stop) override;
+  std::shared_ptr<const ByteSource> interrupted() const override {
+    if (!resumed_) return nullptr;
+    return std::make_shared<const ObjectsSource>(store_->where(), incarnation_, 0);
+  }
+  std::string kept() const override {
+    return published_ || !container_.resume ? std::string() : store_->place(container_.name);
+  }
 
  private:
   void announce();
@@ -88,7 +95,8 @@ class PendingInRados final : public PendingContainer {
   std::uint64_t incarnation_;
   std::uint64_t owner_;
   std::unique_ptr<ObjectWatch> watch_;
-  RadosSink sink_;
+  bool resumed_ = false;  // an interrupted pack is continued
+  std::optional<RadosSink> sink_;
   bool published_ = false;
 };
 
@@ -104,10 +112,18 @@ void check_can_join(const Catalog& catalog, const NewContainer& container,
       throw Error(ErrorCode::kUnavailable, fmt::format("{}: is being packed since {}",
                                                        store.place(container.name), other->since));
     }
-    throw Error(ErrorCode::kAlreadyExists,
-                fmt::format("{}: was begun at {} and never sealed", store.place(container.name),
-                            other->since),
-                "'sml rm --unsealed' removes what packers left");
+    if (!container.resume) {
+      throw Error(ErrorCode::kAlreadyExists,
+                  fmt::format("{}: was begun at {} and never sealed", store.place(container.name),
+                              other->since),
+                  "--resume continues it; 'sml rm --unsealed' removes what packers left");
+    }
+    if (other->recipe != container.recipe) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          store.place(container.name) + ": the options are not those of the interrupted pack",
+          "'sml rm --unsealed' removes what it left, to start anew");
+    }
   }
   catalog.check_membership(container.membership, container.name);
 }
@@ -115,7 +131,11 @@ void check_can_join(const Catalog& catalog, const NewContainer& container,
 void PendingInRados::announce() {
   store_->update([&](Catalog& catalog) {
     check_can_join(catalog, container_, *store_);
-    catalog.announce({container_.name, incarnation_, owner_, container_.membership, utc_now()});
+    const Announcement* const left = catalog.find_announced(container_.name);
+    resumed_ = left != nullptr;
+    if (resumed_) incarnation_ = left->incarnation;
+    catalog.announce({container_.name, incarnation_, owner_, container_.recipe,
+                      container_.membership, utc_now()});
   });
   try {
     const int result = store_->where().objects->watch(watch_name(incarnation_), watch_);
@@ -130,7 +150,7 @@ void PendingInRados::announce() {
 }
 
 void PendingInRados::publish(const std::stop_token& stop) {
-  CatalogEntry entry = sink_.finish();
+  CatalogEntry entry = sink_->finish();
   entry.name = container_.name;
   const auto reader = store_->open_container(entry);
   const CatalogEntry complete = [&] {
@@ -284,7 +304,7 @@ void RadosStore::delete_removed() {
   const std::optional<Catalog> now = catalog();
   if (!now) return;
   for (const Removal& one : now->removed) {
-    delete_objects(place_, one.incarnation, one.objects);
+    delete_objects(place_, one.incarnation, 0, one.objects);
     place_.objects->remove(watch_name(one.incarnation), [](int) {});
     update([&](Catalog& catalog) {
       std::erase_if(catalog.removed,

@@ -17,6 +17,7 @@
 #include "smlformat/key.h"
 #include "smlstore/packer.h"
 #include "smlstore/spill.h"
+#include "unsealed_container.h"
 
 namespace sml {
 namespace {
@@ -25,6 +26,7 @@ namespace {
 struct StreamBatch {
   std::deque<std::string> keys;
   RecordBatch records;
+  std::vector<KeptSlot> slots;  // of the first records, where an interrupted pack left them
 };
 
 class StreamPacker {
@@ -53,6 +55,8 @@ class StreamPacker {
   void end_batch();
   void start_encoding(std::string_view large_key = {}, ByteView large_front = {});
   void submit(BatchPointer batch);
+  void take_kept(StreamBatch& batch) const;
+  void encode(StreamBatch& batch);
   void take_batch();
   void drain();
   void block_appended() const {
@@ -76,7 +80,9 @@ class StreamPacker {
   BatchPointer batch_ = std::make_shared<StreamBatch>();
   DictionaryTrainer trainer_;
   std::vector<BatchPointer> waiting_;  // until the dictionary is trained
+  std::shared_ptr<const Dictionary> dictionary_;
   std::optional<EncoderPool> encoders_;
+  std::optional<UnsealedContainer> unsealed_;
   OrderedTasks<BatchPointer> batches_;
   std::optional<ContainerWriter> writer_;  // from start_encoding() on
   std::optional<BlockAssembler> assembler_;
@@ -168,29 +174,59 @@ void StreamPacker::start_encoding(std::string_view large_key, ByteView large_fro
   }
   if (!large_key.empty()) tag.add(large_key, large_front);
   header_.tag = tag.tag();
+  if (options_.resume != nullptr) unsealed_ = UnsealedContainer::open(*options_.resume);
+  if (unsealed_ && unsealed_->header().encode() != header_.encode()) throw not_interrupted_pack();
   writer_.emplace(sink_, header_, memory_);
   assembler_.emplace(*writer_, workers_, limits_.blocks, [this] { block_appended(); });
-  std::shared_ptr<const Dictionary> dictionary;
-  if (std::optional<Bytes> bytes = trainer_.train(std::nullopt)) {
-    dictionary = std::make_shared<const Dictionary>(*bytes, options_.compression.level);
+  std::optional<Bytes> bytes;
+  if (!unsealed_ || !unsealed_->take_dictionary(bytes)) bytes = trainer_.train(std::nullopt);
+  if (bytes) {
+    dictionary_ = std::make_shared<const Dictionary>(*bytes, options_.compression.level);
     assembler_->add_dictionary(std::move(*bytes));
   }
-  encoders_.emplace(options_.compression, std::move(dictionary));
+  encoders_.emplace(options_.compression, dictionary_);
   for (BatchPointer& batch : std::exchange(waiting_, {})) submit(std::move(batch));
 }
 
 void StreamPacker::submit(BatchPointer batch) {
   while (batches_.size() >= limits_.batches) take_batch();
+  for (const RecordBatch::Item& item : batch->records.items()) {
+    const auto slot = unsealed_ ? unsealed_->take_record(item.key) : std::nullopt;
+    if (!slot) break;
+    batch->slots.push_back(*slot);
+  }
   batches_.submit([this, batch = std::move(batch)] {
-    EncoderPool::Lease encoder(*encoders_);
-    batch->records.encode(*encoder);
+    encode(*batch);
     return batch;
   });
+}
+
+void StreamPacker::encode(StreamBatch& batch) {
+  if (!batch.slots.empty()) take_kept(batch);
+  EncoderPool::Lease encoder(*encoders_);
+  batch.records.encode(*encoder);
+}
+
+// Records that an interrupted pack left need not be encoded where they are what the stream gave.
+void StreamPacker::take_kept(StreamBatch& batch) const {
+  KeptBytes kept = unsealed_->read(batch.slots);
+  for (std::size_t i = 0; i < batch.slots.size(); ++i) {
+    RecordBatch::Item& item = batch.records.items()[i];
+    const auto record = unsealed_->record(kept.slots[i], item.key, item.raw_bytes);
+    if (!record || !decodes_to(*record, dictionary_.get(), batch.records.raw(item))) continue;
+    item.encoded = *record;
+    item.kept = true;
+  }
+  batch.records.hold(std::move(kept.memory));
 }
 
 void StreamPacker::take_batch() {
   const BatchPointer batch = batches_.take();
   for (const RecordBatch::Item& item : batch->records.items()) {
+    if (item.kept) {
+      ++progress_.resumed_records;
+      progress_.resumed_bytes += item.raw_bytes;
+    }
     assembler_->add(item.encoded, batch, item.starts_sample);
   }
 }
@@ -221,6 +257,7 @@ void StreamPacker::add_large(const RecordStream::Record& record, ByteView front,
     record_bytes = aside->size();
   }
   Bytes rest(front.begin(), front.end());  // read already, not yet given
+  bool all_kept = true;
   const auto piece = [&](std::uint32_t k) {
     const std::uint64_t offset = std::uint64_t{k} * piece_bytes;
     const std::size_t wanted = std::min<std::uint64_t>(piece_bytes, record_bytes - offset);
@@ -239,11 +276,18 @@ void StreamPacker::add_large(const RecordStream::Record& record, ByteView front,
       }
     }
     progress_.bytes += wanted;
-    EncoderPool::Lease encoder(*encoders_);
-    batch->records.encode(*encoder);
+    if (const auto slot = unsealed_ ? unsealed_->take_piece(key, record_bytes, k) : std::nullopt) {
+      batch->slots.push_back(*slot);
+    }
+    encode(*batch);
+    all_kept = all_kept && batch->records.items().front().kept;
     return BlockAssembler::Piece{batch->records.items().front().encoded, batch};
   };
   assembler_->add_in_pieces(record_bytes, piece, true, starts_sample);
+  if (all_kept) {
+    ++progress_.resumed_records;
+    progress_.resumed_bytes += record_bytes;
+  }
 }
 
 }  // namespace

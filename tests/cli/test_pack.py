@@ -435,7 +435,7 @@ class Pack(SmlTest):
         for arguments in (("--seed", "x"), ("--seed", "-1"), ("--block-size", "3"), ("--block-size", "1T"), ("--block-size", "-5"),
                           ("--block-size", "99999999999999999999"), ("--align", "3"), ("--align", "8K"), ("--compress", "lz4"),
                           ("--compress", "zstd:0"), ("--compress", "zstd:99"), ("--order", "sorted"), ("--group-by", "dir"), ("-j", "0x"),
-                          ("--resume",), ("--bogus",), ("--on-error",)):
+                          ("--bogus",), ("--on-error",)):
             with self.subTest(arguments):
                 self.fails(2, "", "pack", "src", "-o", "x.sml", *arguments)
         self.fails(2, "SML_THREADS", "pack", "src", "-o", "x.sml", env={"SML_THREADS": "many"})

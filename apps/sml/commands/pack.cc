@@ -42,6 +42,7 @@ struct PackArguments {
   std::optional<unsigned> threads;
   bool skip = false;
   bool overwrite = false;
+  bool resume = false;
   bool dry_run = false;
   bool json = false;
   StoreArguments store;
@@ -82,12 +83,15 @@ class PackCommand final : public Command {
   void leave_out(const std::string& path);
   void keep_output_apart(const Destination& destination);
   void watch(Console& console);
+  Outcome already_complete(const Destination& destination, const ContainerReader& reader,
+                           Console& console);
   Outcome dry_run(const Destination& destination, const PackInput& input, Console& console);
   Outcome report(const Destination& destination, const ContainerSummary& summary, Console& console);
   Outcome finish(nlohmann::ordered_json document, const std::string& text, Console& console);
 
   PackArguments args_;
   Losses losses_;
+  std::uint64_t resumed_records_ = 0;
 };
 
 void PackCommand::define(CommandLine& line) {
@@ -130,6 +134,10 @@ void PackCommand::define(CommandLine& line) {
       },
       "pack only the I-th of N parts; named NAME-I-of-N");
   line.flag("--overwrite", args_.overwrite, "replace an existing container");
+  line.flag("--resume", args_.resume,
+            "continue an interrupted pack from what it left, if anything;\nand keep what this one "
+            "leaves. A container that is complete\nstays as it is (with --overwrite it is packed "
+            "again)");
   line.flag("-n,--dry-run", args_.dry_run, "say what would be done");
   line.flag("--json", args_.json, "a report as a JSON document on standard output");
   line.group("Container");
@@ -233,14 +241,18 @@ void PackCommand::watch(Console& console) {
   args_.pack.on_dropped = [this](const std::string& origin) {
     if (losses_.duplicates++ == 0) losses_.first_duplicate = origin;
   };
-  if (Progress* const progress = console.progress()) {
+  Progress* const progress = console.progress();
+  if (progress != nullptr) {
     args_.source.on_found = [progress](std::uint64_t found) {
       progress->update("found", {found, 0, 0, 0});
     };
-    args_.pack.on_progress = [progress](const PackProgress& at) {
-      progress->update("packed", {at.records, at.total_records, at.bytes, at.total_bytes});
-    };
   }
+  args_.pack.on_progress = [this, progress](const PackProgress& at) {
+    resumed_records_ = at.resumed_records;
+    if (progress == nullptr) return;
+    progress->update("packed", {at.records, at.total_records, at.bytes, at.total_bytes,
+                                at.resumed_records, at.resumed_bytes});
+  };
 }
 
 void PackCommand::leave_out(const std::string& path) {
@@ -286,6 +298,12 @@ Outcome PackCommand::run(Console& console) {
   where.store = resolve_store(args_.store);
   where.membership = {args_.pack.grouping, args_.pack.part, args_.pack.parts};
   where.overwrite = args_.overwrite;
+  where.resume = args_.resume;
+  where.recipe = pack_recipe(args_.pack);
+  if (args_.resume && args_.location.is_dataset() && !args_.name && args_.pack.parts == 0) {
+    throw UsageError("--resume: which container of the data set?",
+                     "name it as before, with --name or --part");
+  }
 
   const Interrupt interrupt;
   SpillMemory memory;
@@ -294,17 +312,46 @@ Outcome PackCommand::run(Console& console) {
   watch(console);
   Destination destination(std::move(where));
   keep_output_apart(destination);
+  if (const auto complete = destination.complete())
+    return already_complete(destination, *complete, console);
   if (args_.dry_run) return dry_run(destination, open_input(args_.input, args_.source), console);
 
   // First, so that an output that cannot be written is known before anything is read.
   ByteSink& sink = destination.begin();
   for (const std::string& path : destination.own_files()) leave_out(path);
-  const PackInput input = open_input(args_.input, args_.source);
-  if (console.progress() != nullptr) console.progress()->restart();
-  const ContainerSummary summary =
-      input.list ? pack(*input.list, args_.pack, sink) : pack(*input.stream, args_.pack, sink);
-  destination.publish(args_.pack.stop);
-  return report(destination, summary, console);
+  const std::shared_ptr<const ByteSource> interrupted = destination.interrupted();
+  args_.pack.resume = interrupted.get();
+  try {
+    const PackInput input = open_input(args_.input, args_.source);
+    if (console.progress() != nullptr) console.progress()->restart();
+    const ContainerSummary summary =
+        input.list ? pack(*input.list, args_.pack, sink) : pack(*input.stream, args_.pack, sink);
+    destination.publish(args_.pack.stop);
+    return report(destination, summary, console);
+  } catch (const Error& error) {
+    const std::string kept = destination.kept();
+    if (kept.empty()) throw;
+    throw Error(error.code(), error.what(),
+                fmt::format("{}{}sml pack --resume ... continues it; {} is kept for that",
+                            error.hint(), error.hint().empty() ? "" : "; ", kept));
+  }
+}
+
+// What --resume finds done. Of a stream only reading it could tell more.
+Outcome PackCommand::already_complete(const Destination& destination, const ContainerReader& reader,
+                                      Console& console) {
+  if (!is_stream(args_.input)) {
+    const PackInput input = open_input(args_.input, args_.source);
+    if (!is_pack_of(*input.list, args_.pack, reader.header())) {
+      throw Error(ErrorCode::kAlreadyExists,
+                  destination.path() + ": exists already, from other sources or options",
+                  "--overwrite replaces it");
+    }
+  }
+  console.note(destination.path() + ": complete already");
+  resumed_records_ = reader.index().records();
+  return report(destination, {reader.id(), reader.index().counts(), reader.tail().container_bytes},
+                console);
 }
 
 Outcome PackCommand::dry_run(const Destination& destination, const PackInput& input,
@@ -337,10 +384,15 @@ Outcome PackCommand::report(const Destination& destination, const ContainerSumma
   document["stored_bytes"] = summary.counts.stored_bytes;
   document["container_bytes"] = summary.container_bytes;
   document["blocks"] = summary.counts.blocks;
+  document["resumed_records"] = resumed_records_;
   document["order"] = pack_order_name(args_.pack.order);
   document["seed"] = args_.pack.seed;
   document["grouping"] = grouping_name(args_.pack.grouping);
   if (console.interactive()) {
+    if (resumed_records_ > 0) {
+      console.note(shown_count(resumed_records_, "record") +
+                   " taken over from an interrupted pack");
+    }
     console.note(fmt::format("{}, {} in {}: {}", shown_count(summary.counts.records, "record"),
                              shown_size(summary.counts.raw_bytes),
                              shown_size(summary.container_bytes), destination.path()));

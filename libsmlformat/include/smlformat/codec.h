@@ -18,6 +18,9 @@ enum class Codec : std::uint8_t { kStored = 0, kZstd = 1, kZstdDictionary = 2 };
 inline constexpr int kDefaultZstdLevel = 3;
 inline constexpr std::size_t kMaxDictionaryBytes = 1U << 20;
 
+// Of the compressor: another version may encode the same record otherwise.
+std::uint32_t codec_version() noexcept;
+
 // True where `bytes` look as if no compressor would gain from them (JPEG, PNG bodies, zstd,
 // random): by the byte statistics of samples of them. Pure; about 1 us.
 bool looks_incompressible(ByteView bytes) noexcept;

@@ -40,6 +40,7 @@ class ContainerWriter {
 
   const Header& header() const noexcept { return header_; }
   std::uint64_t blocks() const noexcept { return rows_.size(); }
+  std::uint64_t records() const noexcept { return hashes_.size(); }  // that start in those blocks
   std::uint64_t bytes() const noexcept { return offset_; }
 
   // `block` must carry the next block number and first record. Throws kLimit above kMaxRecords,

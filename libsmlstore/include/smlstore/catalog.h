@@ -44,7 +44,8 @@ struct CatalogEntry {
 struct Announcement {
   std::string name;
   std::uint64_t incarnation = 0;
-  std::uint64_t owner = 0;  // who packs: drawn at random by each, so that a second one is noticed
+  std::uint64_t owner = 0;   // who packs: drawn at random by each, so that a second one is noticed
+  std::uint32_t recipe = 0;  // NewContainer::recipe
   Membership membership;
   std::string since;  // when it began, UTC: "2026-11-30T22:00:00Z"
 };
@@ -74,8 +75,8 @@ struct Catalog {
   // Puts an entry in its place, instead of one of its name, as a new revision. The entry's `since`
   // becomes that revision.
   void add(CatalogEntry entry);
-  void remove(std::string_view name);  // as a new revision
-  void announce(Announcement announcement);
+  void remove(std::string_view name);        // as a new revision
+  void announce(Announcement announcement);  // instead of one of its name
   // The catalog as it was: the containers that were there. Throws kNotFound: not yet, or gone.
   Catalog at(std::uint64_t wanted) const;
   // Whether a container may join, apart from its keys. `replaced`: a name that does not count.

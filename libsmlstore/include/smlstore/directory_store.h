@@ -43,15 +43,23 @@ class FileSource final : public ByteSource {
   const std::byte* map_ = nullptr;
 };
 
-// A container file being written: a hidden temporary name (".NAME.sml.<random>.tmp") beside the
-// destination. publish() syncs, renames and syncs the directory; only then is the file visible and
-// safe. The destructor removes what was not published.
+// A container file being written: a hidden temporary name (".NAME.sml.<digits>.tmp") beside the
+// destination, locked (flock) as long as the sink lives. publish() syncs, renames and syncs the
+// directory; only then is the file visible and safe. The destructor removes what was not published,
+// unless it is to be resumed.
 class FileSink final : public ByteSink {
  public:
   // Fails at once (kAlreadyExists) where `path` exists and `overwrite` is false; kIo where the
   // directory cannot be written; kInvalidArgument where path exists and is no regular file. A
   // symbolic link to a regular file counts as one, and is replaced itself.
-  FileSink(std::string path, bool overwrite);
+  //
+  // `recipe`: what the bytes depend on besides the input; part of the temporary name. 0: they are
+  // not to be continued. With `resume` the file is kept when it is not published, and one that a
+  // process that is gone left for this path with this recipe is continued, the newest of several:
+  // what is appended is compared with what lies there, and written only where it differs. Throws
+  // kUnavailable where another process is writing one, kInvalidArgument where there are only files
+  // of other recipes.
+  FileSink(std::string path, bool overwrite, std::uint32_t recipe = 0, bool resume = false);
   ~FileSink() override;
   FileSink(const FileSink&) = delete;
   FileSink& operator=(const FileSink&) = delete;
@@ -59,6 +67,7 @@ class FileSink final : public ByteSink {
   // Large writes; write-back is started as they come, so that publish() waits little. Throws kIo
   // (disk full: names the path).
   void append(ByteView bytes) override;
+  void begin_footer() override { cut(); }
   void restart() override;  // truncates the temporary file
   // Throws kAlreadyExists where the path appeared meanwhile and overwrite is false (checked
   // atomically), kIo.
@@ -66,18 +75,31 @@ class FileSink final : public ByteSink {
   // Where the bytes are until then: complete once a container is sealed, so that it can be opened
   // and checked.
   const std::string& unpublished_path() const noexcept { return temporary_; }
+  // What lies there: at first what an interrupted run left.
+  std::uint64_t unpublished_bytes() const noexcept { return there_; }
+  // That as a source, not mapped: it may be written over. Null where nothing was left.
+  std::shared_ptr<const ByteSource> interrupted() const;
+  // Whether the destructor will leave something that can be resumed.
+  bool keeps() const noexcept;
 
-  // The temporary files of this process that are not yet published are unlinked by this function,
-  // which is async-signal-safe.
+  // The temporary files of this process that are not yet published, and not to be resumed, are
+  // unlinked by this function, which is async-signal-safe.
   static void remove_unpublished() noexcept;
 
  private:
+  bool take_over(std::uint32_t recipe);
+  void create(std::uint32_t recipe);
+  bool lies_there(ByteView bytes) const;
+  void cut();
+
   std::string path_;
   std::string temporary_;
   bool overwrite_;
+  bool keep_;
   int fd_ = -1;
-  int registered_ = -1;  // slot in the table that remove_unpublished() walks
-  std::uint64_t written_ = 0;
+  int registered_ = -1;      // slot in the table that remove_unpublished() walks
+  std::uint64_t at_ = 0;     // where the next bytes come
+  std::uint64_t there_ = 0;  // size of the file
   std::uint64_t flushed_ = 0;
 };
 

@@ -21,6 +21,9 @@ struct PackProgress {
   std::uint64_t total_records = 0;  // 0: unknown (stream)
   std::uint64_t bytes = 0;          // raw bytes packed so far
   std::uint64_t total_bytes = 0;    // 0: unknown
+  // Of those packed so far, what was taken over from an interrupted pack.
+  std::uint64_t resumed_records = 0;
+  std::uint64_t resumed_bytes = 0;
 };
 
 struct PackOptions {
@@ -39,6 +42,11 @@ struct PackOptions {
   std::uint64_t memory_bytes = 256U << 20;  // records and blocks in flight
   std::pmr::memory_resource* memory =
       nullptr;  // for per-record arrays; null: a SpillMemory of its own
+  // What a pack() of the same records with the same pack_recipe() had given to its sink when it was
+  // interrupted, or nothing. Records that are intact in it are not read (from a list) or encoded
+  // again; all is given to the sink once more. It may lie where the sink writes. Must outlive
+  // pack().
+  const ByteSource* resume = nullptr;
 
   // A record that cannot be read: called with the error; returns to skip the record, or throws to
   // give up. Default: throws the error. Called from the packing thread only.
@@ -60,9 +68,18 @@ struct PackPlan {
 // pack() does for duplicates.
 PackPlan plan_pack(const RecordList& records, const PackOptions& options);
 
+// What decides the bytes besides the records: options and versions of what encodes. Never 0.
+std::uint32_t pack_recipe(const PackOptions& options);
+
+// Whether pack() would write a container with this header: packed with these options (but for the
+// compression, which it does not tell) from records with these keys and sizes. Reads all records
+// where that depends on which can be read. Throws as pack() does.
+bool is_pack_of(const RecordList& records, const PackOptions& options, const Header& header);
+
 // Writes a sealed container to `sink`. Two records with one key: as options.on_duplicate says;
 // kError throws kAlreadyExists naming both origins. The container does not depend on
-// options.threads or memory.
+// options.threads, memory or resume. kInvalidArgument: options.resume is of other records or
+// options.
 ContainerSummary pack(const RecordList& records, const PackOptions& options, ByteSink& sink);
 
 // The same from a stream: options.order must be kInput (kInvalidArgument), on_duplicate not

@@ -31,17 +31,25 @@ struct NewContainer {
   std::string name;
   Membership membership;
   bool overwrite = false;  // replace a container of that name
+  // What the bytes depend on besides the input: only a pack with the same one can be resumed.
+  std::uint32_t recipe = 0;
+  // Continue what an interrupted pack of the name left, if anything, and keep what this one leaves.
+  bool resume = false;
 };
 
 // A container on its way into a data set: announced, written, checked, published. Nothing of it is
-// visible before publish() has returned; the destructor removes what was not published. For one
-// thread.
+// visible before publish() has returned; the destructor removes what was not published, unless it
+// is to be resumed. For one thread.
 class PendingContainer : public ByteSink {
  public:
   // The bytes must be those of a sealed container. Makes them safe, checks that no key of it is in
   // the data set already, and adds it in one change. Throws kAlreadyExists (key, name or part),
   // kInvalidArgument (it cannot join), kIo, kUnavailable, kCancelled.
   virtual void publish(const std::stop_token& stop) = 0;
+  // What an interrupted pack left of it (PackOptions::resume); null where nothing.
+  virtual std::shared_ptr<const ByteSource> interrupted() const = 0;
+  // Where it will be found when it is resumed; empty where the destructor removes it.
+  virtual std::string kept() const = 0;
   // The file that its bytes are in until then; empty where they are in none.
   virtual std::string unpublished_path() const { return {}; }
 };
