@@ -66,13 +66,6 @@ Destination::Destination(DestinationOptions options) : options_(std::move(option
     if (exists(path_) && !options_.overwrite && !complete_) {
       throw Error(ErrorCode::kAlreadyExists, path_ + ": exists already", "--overwrite replaces it");
     }
-    const std::string directory = directory_of(path_);
-    if (exists(directory + std::string(kCatalogName))) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  path_ + ": its directory is a data set, whose catalog would not list it",
-                  fmt::format("-o {} --name {}", directory.empty() ? "./" : directory,
-                              container_name(path_)));
-    }
     return;
   }
   container_ = {name_in_dataset(options_), options_.membership, options_.overwrite, options_.recipe,
@@ -118,6 +111,13 @@ ByteSink& Destination::begin() {
   if (store_) {
     pending_ = store_->create(container_);
     return *pending_;
+  }
+  const std::string directory = directory_of(path_);
+  if (exists(directory + std::string(kCatalogName))) {
+    throw Error(ErrorCode::kInvalidArgument,
+                path_ + ": its directory is a data set, whose catalog would not list it",
+                fmt::format("-o {} --name {}", directory.empty() ? "./" : directory,
+                            container_name(path_)));
   }
   file_ = std::make_unique<FileSink>(path_, options_.overwrite, options_.recipe, options_.resume);
   return *file_;

@@ -39,8 +39,9 @@ class Destination {
   // With `resume` and without `overwrite`: the container, where it was published before; else null.
   std::shared_ptr<const ContainerReader> complete() const;
 
-  // Begins the container: what is written to the sink is not visible before publish(), and gone
-  // with the Destination where that does not come.
+  // Begins the container (kInvalidArgument for a file beside a catalog, which would not list it):
+  // what is written to the sink is not visible before publish(), and gone with the Destination
+  // where that does not come.
   ByteSink& begin();
   // From begin() on: what an interrupted pack left of it; null where nothing.
   std::shared_ptr<const ByteSource> interrupted() const;

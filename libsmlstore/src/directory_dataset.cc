@@ -182,7 +182,14 @@ void DirectoryDataset::check(const NewContainer& container) const {
     throw Error(ErrorCode::kAlreadyExists, shown_path(place(container.name)) + ": exists already",
                 "--overwrite replaces it");
   }
-  if (exists(directory_)) catalog_or_files().check_membership(container.membership, container.name);
+  if (!exists(directory_)) return;
+  const Catalog catalog = catalog_or_files();
+  if (catalog.find(container.name) != nullptr && !container.overwrite) {
+    throw Error(ErrorCode::kAlreadyExists,
+                shown_path(place(container.name)) + ": exists already: the catalog lists it",
+                "--overwrite replaces it");
+  }
+  catalog.check_membership(container.membership, container.name);
 }
 
 std::unique_ptr<PendingContainer> DirectoryDataset::create(const NewContainer& container) {
@@ -222,11 +229,17 @@ void DirectoryDataset::remove(const std::vector<std::string>& names) {
 }
 
 std::vector<Store::Unsealed> DirectoryDataset::unsealed() const {
-  // Container files under hidden temporary names (FileSink), each locked by its packer.
-  return {};
+  std::vector<Unsealed> found;
+  if (!exists(directory_)) return found;
+  for (const UnpublishedFile& file : list_unpublished(directory_))
+    found.push_back({container_name(file.destination), {}, file.alive, 0, file.path});
+  return found;
 }
 
-void DirectoryDataset::remove_unsealed(const Unsealed& one) { (void)one; }
+void DirectoryDataset::remove_unsealed(const Unsealed& one) {
+  if (!remove_unpublished(one.file))
+    throw Error(ErrorCode::kUnavailable, shown_path(place(one.name)) + ": is being packed");
+}
 
 void DirectoryDataset::remove_dataset() {
   {

@@ -112,6 +112,21 @@ class TemporaryName {
     return recipe;
   }
 
+  // "NAME.sml" of a name that path() gave, as far as it was not cut; nothing for others.
+  static std::optional<std::string> destination_of(std::string_view name) {
+    if (name.size() < 3 + kDigits + kSuffix.size() || !name.starts_with('.') ||
+        !name.ends_with(kSuffix)) {
+      return std::nullopt;
+    }
+    name = name.substr(1, name.size() - 1 - kSuffix.size());
+    const std::string_view digits = name.substr(name.size() - kDigits);
+    name.remove_suffix(kDigits);
+    if (!name.ends_with('.') || digits.find_first_not_of("0123456789abcdef") != digits.npos)
+      return std::nullopt;
+    name.remove_suffix(1);
+    return std::string(name);
+  }
+
   std::string path_of(std::string_view name) const { return in_directory_ + std::string(name); }
 
  private:
@@ -391,6 +406,36 @@ void FileSink::publish() {
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) {
     throw system_error(path_, "cannot close", errno);
   }
+}
+
+std::vector<UnpublishedFile> list_unpublished(const std::string& directory) {
+  std::vector<UnpublishedFile> found;
+  const std::string prefix = directory.ends_with('/') ? directory : directory + "/";
+  for (const std::string& name : names_in(directory)) {
+    const std::optional<std::string> base = TemporaryName::destination_of(name);
+    if (!base) continue;
+    UnpublishedFile file{prefix + name, prefix + *base, false};
+    const FileDescriptor fd(open_path(file.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+    if (!fd) continue;
+    file.alive = lock_file(fd.get()) == EWOULDBLOCK;
+    found.push_back(std::move(file));
+  }
+  std::sort(found.begin(), found.end(),
+            [](const UnpublishedFile& a, const UnpublishedFile& b) { return a.path < b.path; });
+  return found;
+}
+
+bool remove_unpublished(const std::string& path) {
+  const FileDescriptor fd(open_path(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd) {
+    if (errno == ENOENT) return true;
+    throw system_error(path, "cannot open", errno);
+  }
+  // Removed while it is locked: nobody continues it.
+  if (lock_file(fd.get()) == EWOULDBLOCK) return false;
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+    throw system_error(path, "cannot remove", errno);
+  return true;
 }
 
 void FileSink::remove_unpublished() noexcept {

@@ -335,8 +335,9 @@ std::vector<Store::Unsealed> RadosStore::unsealed() const {
   const std::optional<Catalog> now = catalog();
   if (!now) return found;
   for (const Announcement& one : now->announced)
-    found.push_back({one.name, one.since, is_alive(one.incarnation), one.incarnation});
-  for (const Removal& one : now->removed) found.push_back({one.name, {}, false, one.incarnation});
+    found.push_back({one.name, one.since, is_alive(one.incarnation), one.incarnation, {}});
+  for (const Removal& one : now->removed)
+    found.push_back({one.name, {}, false, one.incarnation, {}});
   return found;
 }
 

@@ -214,7 +214,7 @@ class Cat(SmlTest):
 
     def test_wrong_usage(self):
         for arguments in (("--format", "zip"), ("--memory", "-1"), ("--memory", "lots"), ("--all", "key"), ("--all", "--keys-from", "-"),
-                          ("--on-error", "never"), ("--cache-dir", "x"), ("-C", "out", "--format", "tar")):
+                          ("--on-error", "never"), ("-C", "out", "--format", "tar")):
             with self.subTest(arguments):
                 self.fails(2, "", "cat", "x.sml", *arguments)
         self.fails(2, "", "cat")

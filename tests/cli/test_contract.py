@@ -62,10 +62,22 @@ class Arguments(Contract):
             ("'-xyz'", "ls", "x.sml", "-xyz"),
             ("'b'", "info", "x.sml", "b"),
             ("''", "shuffle", "x.sml", "--seed="),
-            ("'--cache-dir'", "cat", "x.sml", "--cache-dir", "c"),
-            ("'--resume'", "pack", "src", "--resume", "-o", "y.sml"),
-            ("'--sample'", "verify", "x.sml", "--sample", "5"),
-            ("'--remote'", "verify", "x.sml", "--remote"),
+            ("which container", "pack", "src", "--resume", "-o", "y/"),
+            ("'0' is no percentage", "verify", "x.sml", "--sample", "0"),
+            ("'nan' is no percentage", "verify", "x.sml", "--sample", "nan"),
+            ("--quick and --sample", "verify", "x.sml", "--sample", "5", "--quick"),
+            ("--quick and --remote", "verify", "rados://p/d", "--remote", "--quick"),
+            ("--remote is for data sets in Ceph", "verify", "x.sml", "--remote"),
+            ("no settings behind", "ls", "rados://p/d?"),
+            ("no setting of a location", "ls", "rados://p/d?x=1"),
+            ("--ceph-timeout", "ls", "rados://p/d", "--ceph-timeout", "0"),
+            ("revision cannot be written", "pack", "src", "-o", "rados://p/d@3"),
+            ("name it once", "pack", "src", "-o", "rados://p/d/c", "--name", "c"),
+            ("is a data set", "recover", "rados://p/d", "-o", "y.sml"),
+            ("is no file", "recover", "x.sml", "-o", "rados://p/d/c"),
+            ("revision cannot be removed", "rm", "rados://p/d@3"),
+            ("exclude each other", "rm", "y/", "--recursive", "--unsealed"),
+            ("is no data set", "rm", "x.sml", "--recursive"),
         ):
             with self.subTest(arguments):
                 self.assertEqual(self.fails(2, message, *arguments), b"")
@@ -89,8 +101,9 @@ class Arguments(Contract):
         self.assertEqual(sorted(os.listdir(self.dir)), ["src", "x.sml"])
 
     def test_locations(self):
-        self.fails(2, "revisions", "ls", "x.sml@3")
-        self.fails(2, "Ceph", "ls", "rados://pool/ds")
+        self.fails(1, "revisions", "ls", "x.sml@3")
+        for wrong in ("rados://", "rados://pool", "rados://pool/", "rados://pool/ds/", "rados:///ds", "rados://pool/ds//"):
+            self.fails(2, "is no location", "ls", wrong)
         self.fails(2, "", "ls", "")
         os.rename(self.path("x.sml"), self.path("x.sml@3"))
         self.assertEqual(len(self.lines("ls", "x.sml@3")), len(self.FILES))

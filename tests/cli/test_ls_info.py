@@ -7,7 +7,7 @@ import unittest
 
 from smltest import SmlTest, name_order
 
-COMMANDS = ("pack", "ls", "info", "shuffle", "cat", "verify", "help", "version")
+COMMANDS = ("pack", "ls", "info", "shuffle", "cat", "verify", "recover", "cp", "rm", "help", "version")
 
 
 class Ls(SmlTest):
@@ -143,7 +143,6 @@ class Help(SmlTest):
         for command in COMMANDS[:-2]:
             self.fails(2, "--frobnicate", command, "--frobnicate")
         self.fails(2, "", "help", "frobnicate")
-        self.fails(2, "", "verify", "x.sml", "--quick")
         self.fails(2, "", "ls", "x.sml@3x", "--ids", "-l", "--bogus")
         self.fails(2, "", "ls")
 

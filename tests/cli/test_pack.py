@@ -314,7 +314,10 @@ class Pack(SmlTest):
         self.assertEqual(self.lines("ls", "ds"), name_order(files))
         for key in sorted(files)[::17]:
             self.assertEqual(self.ok("cat", "ds", key), files[key])
-        os.remove(self.path("ds/part-2-of-3.sml"))
+        os.rename(self.path("ds/part-2-of-3.sml"), self.path("away"))
+        self.fails(1, "part-2-of-3.sml: is missing", "ls", "ds")
+        self.fails(1, "exists already", "pack", "src", "-o", "ds/", "--part", "2/3", "--group-by", "stem")
+        self.ok("rm", "ds/part-2-of-3.sml")
         self.fails(1, "2", "ls", "ds")
         self.assertTrue(set(self.lines("ls", "ds", "--partial")) < set(files))
         # Keys are unique in a data set.
@@ -406,7 +409,7 @@ class Pack(SmlTest):
         os.close(write_end)
         first.communicate(timeout=60)
         self.assertEqual(first.returncode, 1)
-        self.assertEqual(sorted(os.listdir(self.path("new"))), [b".sml-lock", b"kept.sml"])
+        self.assertEqual(sorted(os.listdir(self.path("new"))), [b".sml-catalog", b".sml-lock", b"kept.sml"])
 
     def test_fewer_threads_than_asked_for_are_enough(self):
         if SANITIZED:
@@ -440,7 +443,7 @@ class Pack(SmlTest):
                 self.fails(2, "", "pack", "src", "-o", "x.sml", *arguments)
         self.fails(2, "SML_THREADS", "pack", "src", "-o", "x.sml", env={"SML_THREADS": "many"})
         self.fails(2, "", "pack", "-o", "x.sml")
-        self.fails(2, "", "pack", "src", "-o", "rados://pool/ds")
+        self.fails(2, "no location", "pack", "src", "-o", "rados://pool/ds/")
         self.assertFalse(os.path.exists(self.path("x.sml")))
 
 

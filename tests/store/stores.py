@@ -25,7 +25,7 @@ class Directory:
     def left(self):
         """What is left where the data set was."""
         path = self.test.path(self.name)
-        return sorted(os.listdir(path)) if os.path.isdir(path) else []
+        return sorted(map(os.fsdecode, os.listdir(path))) if os.path.isdir(path) else []
 
     def bytes_of(self, name):
         return self.test.read(self.container(name))

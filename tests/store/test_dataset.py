@@ -1,11 +1,12 @@
 """Data sets in directories and in Ceph behave alike."""
 
 import json
+import os
 import subprocess
 import unittest
 
 from smltest import SML
-from stores import StoreTest, in_every_pool, in_every_store, in_one_pool
+from stores import StoreTest, in_every_store, in_one_pool
 
 BLOCKS = ("--block-size", "64K", "--compress", "none")
 
@@ -134,44 +135,82 @@ class DatasetTest(StoreTest):
         self.fails(1, "block 1 at offset", "cp", "a.sml", store.location)
         self.fails(1, "", "ls", store.location)
 
-    @in_every_pool
-    def test_what_is_being_packed_is_announced_and_not_visible(self, store):
+    def begun(self, store):
+        """A packer that has begun container 'two' and waits for the rest of its input, which is the second value."""
+        feed = self.ok("cat", store.location, "--all", "--format", "frames")
+        packer = subprocess.Popen(
+            [SML, "pack", "--frames", "-", "--prefix", "x/", "-o", store.location, "--name", "two"],
+            stdin=subprocess.PIPE,
+            cwd=self.dir,
+        )
+        packer.stdin.write(feed[:3000])
+        packer.stdin.flush()
+        while not any(name.endswith((".w", ".tmp")) for name in store.left()):
+            pass
+        return packer, feed[3000:]
+
+    @in_every_store
+    def test_what_is_being_packed_is_not_visible_and_left_alone(self, store):
         self.files("a", 10)
         self.pack("a", store, "one")
-        feed = self.ok("cat", store.location, "--all", "--format", "frames")
-        command = [SML, "pack", "--frames", "-", "--prefix", "x/", "-o", store.location, "--name", "two"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=self.dir) as packer:
-            packer.stdin.write(feed[:3000])
-            packer.stdin.flush()
-            while not any(name.endswith(".w") for name in store.left()):
-                pass
+        packer, rest = self.begun(store)
+        with packer:
             self.assertEqual(len(self.keys(store.location)), 10)
-            self.fails(1, "is being packed", "pack", "a", "--prefix", "y/", "-o", store.location, "--name", "two")
             done = self.run_sml("rm", "--unsealed", store.location)
             self.assertIn(b"is being packed: left alone", done.stderr)
-            packer.stdin.write(feed[3000:])
+            self.fails(1, "is being packed", "rm", "--recursive", store.location)
+            self.fails(1, "is being packed", "pack", "a", "--resume", "--prefix", "x/", "-o", store.location, "--name", "two")
+            packer.stdin.write(rest)
             packer.stdin.close()
             self.assertEqual(packer.wait(timeout=60), 0)
         self.assertEqual(len(self.keys(store.location)), 20)
 
-    @in_every_pool
+    @in_every_store
     def test_what_a_killed_packer_left_is_removed_when_asked(self, store):
         self.files("a", 10)
         self.pack("a", store, "one")
         before = store.left()
-        feed = self.ok("cat", store.location, "--all", "--format", "frames")
-        command = [SML, "pack", "--frames", "-", "--prefix", "x/", "-o", store.location, "--name", "two"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=self.dir) as packer:
-            packer.stdin.write(feed[:3000])
-            packer.stdin.flush()
-            while not any(name.endswith(".w") for name in store.left()):
-                pass
+        packer, _ = self.begun(store)
+        with packer:
             packer.kill()
         self.assertEqual(len(self.keys(store.location)), 10)
         # Ceph gives up a client that died after a while.
         while self.run_sml("rm", "--unsealed", store.location).stderr:
             pass
         self.assertEqual(store.left(), before)
+
+    @in_every_store
+    def test_a_killed_pack_is_resumed_to_the_same_bytes(self, store):
+        files = self.files("a", 400, size=20000)
+        pack = ("pack", "a", "-j", "2", *BLOCKS)
+        self.ok(*pack, "-o", "whole.sml")
+        for blocks in (1, 20, 60):
+            command = [SML, *pack, "-o", store.location, "--name", "one", "--resume"]
+            with subprocess.Popen(command, cwd=self.dir) as packer:
+                while packer.poll() is None and self.written(store) < blocks:
+                    pass
+                packer.kill()
+            while True:
+                done = self.run_sml(*pack, "-o", store.location, "--name", "one", "--resume", "--json")
+                if b"is being packed" not in done.stderr:
+                    break
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(store.bytes_of("one"), self.read("whole.sml"))
+            self.assertEqual(self.keys(store.location), sorted(files))
+            self.ok("verify", store.location)
+            again = self.run_sml(*pack, "-o", store.location, "--name", "one", "--resume")
+            self.assertEqual(again.returncode, 0)
+            self.assertIn(b"complete already", again.stderr)
+            self.ok("rm", store.container("one"))
+
+    def written(self, store):
+        """Some 64 KiB written of a container that is not sealed."""
+        if store.kind != "directory":
+            return len(store.objects())
+        if not os.path.isdir(self.path(store.name)):
+            return 0
+        files = [self.path(f"{store.name}/{n}") for n in store.left() if n.endswith((".tmp", ".sml"))]
+        return sum(os.path.getsize(file) for file in files if os.path.exists(file)) // 65536
 
     @in_one_pool
     def test_a_hundred_packers_publish_at_once(self, store):

@@ -103,6 +103,17 @@ class FileSink final : public ByteSink {
   std::uint64_t flushed_ = 0;
 };
 
+// What FileSinks have not published, in a directory.
+struct UnpublishedFile {
+  std::string path;
+  std::string destination;  // what it was to become; a long name is cut
+  bool alive = false;       // a sink writes it
+};
+// Throws kIo.
+std::vector<UnpublishedFile> list_unpublished(const std::string& directory);
+// Removes such a file; false, and it stays, where it is being written. Throws kIo.
+bool remove_unpublished(const std::string& path);
+
 // A data set's directory, held by one publisher at a time (flock on a file ".sml-lock" in it; freed
 // by the kernel when the process dies). Waits for the lock. Throws kIo; kCancelled where `stop` is
 // requested while it waits.

@@ -89,9 +89,10 @@ class Store {
   // What crashed packers left: containers that were begun and whose packer lives no more.
   struct Unsealed {
     std::string name;
-    std::string since;   // UTC; empty: unknown
-    bool alive = false;  // is still being packed
-    std::uint64_t incarnation = 0;
+    std::string since;              // UTC; empty: unknown
+    bool alive = false;             // is still being packed
+    std::uint64_t incarnation = 0;  // in Ceph
+    std::string file;               // in directories
   };
   virtual std::vector<Unsealed> unsealed() const = 0;
   // Removes one that is not alive (kUnavailable where it is).
