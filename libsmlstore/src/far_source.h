@@ -18,6 +18,8 @@ class FarSource : public ByteSource {
 
   virtual std::uint64_t objects() const = 0;
   virtual Extent object(std::uint64_t number) const = 0;
+  // The object that holds a byte of the container.
+  virtual std::uint64_t object_at(std::uint64_t offset) const = 0;
   // Throws kCorrupt, kTruncated where the object is missing or has another size.
   virtual void check_presence(std::uint64_t number) const = 0;
   // CRC32C of an object, computed by the store.

@@ -164,6 +164,25 @@ void ObjectsSource::read(std::uint64_t offset, MutableBytes out) const {
   }
 }
 
+// --- MissingAsZeros
+
+void MissingAsZeros::read(std::uint64_t offset, MutableBytes out) const {
+  if (offset > size() || out.size() > size() - offset)
+    throw Error(ErrorCode::kTruncated, "the container ends before");
+  while (!out.empty()) {
+    const FarSource::Extent extent = source_.object(source_.object_at(offset));
+    const MutableBytes part = out.first(std::min(out.size(), extent.end - offset));
+    try {
+      source_.read_stored(offset, part);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kTruncated) throw;
+      std::fill(part.begin(), part.end(), std::byte{0});
+    }
+    out = out.subspan(part.size());
+    offset += part.size();
+  }
+}
+
 // --- RadosSource
 
 RadosSource::RadosSource(RadosPlace place, const CatalogEntry& entry,
@@ -179,7 +198,6 @@ const Index& RadosSource::index() const {
   return *index;
 }
 
-// The object that holds a byte of the container.
 std::uint64_t RadosSource::object_at(std::uint64_t offset) const {
   if (offset < entry_.header_bytes) return 0;
   if (offset >= entry_.blocks_end)

@@ -93,6 +93,7 @@ class RadosSource final : public FarSource {
 
   std::uint64_t objects() const override { return object_count(entry_); }
   Extent object(std::uint64_t number) const override;
+  std::uint64_t object_at(std::uint64_t offset) const override;
   void check_presence(std::uint64_t number) const override;
   std::uint32_t stored_crc32c(std::uint64_t number) const override;
   void read_stored(std::uint64_t offset, MutableBytes out) const override;
@@ -101,7 +102,6 @@ class RadosSource final : public FarSource {
   static void fetch_footer(const RadosPlace& place, const CatalogEntry& entry, MutableBytes out);
 
  private:
-  std::uint64_t object_at(std::uint64_t offset) const;
   const Index& index() const;
 
   RadosPlace place_;
@@ -109,6 +109,21 @@ class RadosSource final : public FarSource {
   std::uint64_t footer_offset_;
   std::shared_ptr<const KeptFooter> footer_;
   std::atomic<const Index*> index_{nullptr};
+};
+
+// A container some of whose objects are missing, cut or unreadable: their bytes are zeros.
+class MissingAsZeros final : public ByteSource {
+ public:
+  // `source` is that of the reader, whose index tells where the objects are.
+  MissingAsZeros(std::shared_ptr<const ContainerReader> reader, const FarSource& source)
+      : reader_(std::move(reader)), source_(source) {}
+
+  std::uint64_t size() const override { return source_.size(); }
+  void read(std::uint64_t offset, MutableBytes out) const override;
+
+ private:
+  std::shared_ptr<const ContainerReader> reader_;
+  const FarSource& source_;
 };
 
 // The objects 0, 1, ... of an incarnation laid end to end, whatever they are; those missing have no

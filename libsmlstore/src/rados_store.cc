@@ -274,7 +274,8 @@ std::shared_ptr<const ByteSource> RadosStore::open_damaged(const std::string& na
   try {
     // Its index tells where what is missing would be.
     const std::shared_ptr<const ContainerReader> reader = open_container(*entry);
-    return {reader, &reader->source()};
+    return std::make_shared<const MissingAsZeros>(reader,
+                                                  dynamic_cast<const FarSource&>(reader->source()));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kTruncated &&
         error.code() != ErrorCode::kUnsupported)

@@ -1,0 +1,202 @@
+"""What goes wrong in Ceph, and behind our back, is told in one line, in time, and nothing is half visible."""
+
+import os
+import subprocess
+import sys
+import unittest
+
+from smltest import SML
+from stores import POOLS, StoreTest, in_every_pool, in_one_pool
+
+BLOCKS = ("--block-size", "64K", "--compress", "none")
+CEPH_DIR = os.environ.get("SML_TEST_CEPH_DIR", "")
+CEPH_DEV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/ceph-dev")
+
+
+def ceph(*arguments):
+    return subprocess.run(["ceph", *arguments], check=True, capture_output=True, timeout=120).stdout
+
+
+def ceph_dev(*arguments):
+    subprocess.run([CEPH_DEV, *arguments, "--dir", CEPH_DIR], check=True, capture_output=True, timeout=120)
+
+
+class FaultTest(StoreTest):
+    def packed(self, store, count=200):
+        files = self.files("a", count)
+        self.pack("a", store, "one", *BLOCKS)
+        return files
+
+    @in_every_pool
+    def test_a_missing_object_is_named_and_only_its_records_are_lost(self, store):
+        files = self.packed(store)
+        block = store.objects()[3]
+        store.rados("rm", block)
+        for how in ("--quick", "--remote"):
+            self.fails_with_findings(1, block, "block 2", "verify", store.location, how)
+        done = self.run_sml("cat", store.location, "--all", "--on-error", "skip", "-C", "out")
+        self.assertEqual(done.returncode, 3)
+        lines = done.stderr.decode().splitlines()
+        self.assertEqual(len(lines), len(files) - len(self.tree("out")))
+        self.assertTrue(lines and all(block in line and "is missing from pool" in line for line in lines), lines[:3])
+        for name, data in self.tree("out").items():
+            self.assertEqual(data, files[os.fsdecode(name)])
+        # What is there can be saved.
+        done = self.run_sml("recover", store.container("one"), "-o", "saved.sml")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual(len(self.lines("ls", "saved.sml")), len(self.tree("out")))
+
+    def fails_with_findings(self, code, *expected_then_arguments):
+        *expected, command, location, how = expected_then_arguments
+        done = self.run_sml(command, location, how)
+        self.assertEqual(done.returncode, code)
+        lines = done.stderr.decode().splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        for text in expected:
+            self.assertIn(text, lines[0])
+
+    @in_every_pool
+    def test_damaged_and_cut_objects_are_found(self, store):
+        self.packed(store)
+        names = store.objects()
+        damaged = bytearray(store.rados("get", names[2], "-"))
+        damaged[5000] ^= 1
+        store.rados("put", names[2], "-", data=bytes(damaged))
+        self.fails_with_findings(1, "block 1", "checksum mismatch", "verify", store.location, "--remote")
+        self.assertTrue(self.ok("verify", store.location, "--quick").startswith(b"ok: "))
+        self.assertNotEqual(self.run_sml("verify", store.location).returncode, 0)
+        self.assertEqual(self.run_sml("cat", store.location, "--all").returncode, 1)
+        store.rados("put", names[2], "-", data=bytes(damaged[:1000]))
+        self.fails_with_findings(1, names[2], "has 1000 bytes instead of", "verify", store.location, "--quick")
+
+    @in_every_pool
+    def test_a_damaged_header_and_footer_are_found(self, store):
+        self.packed(store)
+        names = store.objects()
+        for name, where in ((names[0], "header"), (names[-1], "footer")):
+            whole = store.rados("get", name, "-")
+            store.rados("put", name, "-", data=whole[:20] + b"x" + whole[21:])
+            self.fails_with_findings(1, where, "checksum mismatch", "verify", store.location, "--remote")
+            self.assertEqual(self.run_sml("verify", store.location).returncode, 1)
+            store.rados("put", name, "-", data=whole)
+            self.ok("verify", store.location, "--remote")
+
+    @in_every_pool
+    def test_a_damaged_catalog_is_told(self, store):
+        self.packed(store, 10)
+        whole = store.rados("get", "catalog", "-")
+        for damaged, expected in (
+            (whole.replace(b'"revision":1', b'"revision":2'), "checksum mismatch"),
+            (whole[:-30], "checksum mismatch"),
+            (b"", "does not begin as a catalog does"),
+            (whole.replace(b"catalog 1", b"catalog 2"), "newer"),
+        ):
+            store.rados("put", "catalog", "-", data=damaged)
+            for command in (("ls",), ("verify",), ("rm", "--recursive"), ("pack", "a", "--name", "x", "-o")):
+                self.fails(1, expected, *command, store.location)
+        store.rados("put", "catalog", "-", data=whole)
+        self.assertEqual(len(self.lines("ls", store.location)), 10)
+
+    @in_one_pool
+    def test_who_cannot_be_reached_or_may_not_is_told_in_one_line(self, store):
+        self.packed(store, 10)
+        self.fails(1, "no such pool 'nosuchpool'", "ls", "rados://nosuchpool/x")
+        nowhere = self.write("nowhere.conf", b"[global]\nmon host = 127.0.0.1:1\nkeyring = /nowhere\nauth client required = none\n")
+        timeout = ("--ceph-timeout", "2")
+        self.fails(1, "", "ls", store.location, "--ceph-conf", os.fsdecode(nowhere), *timeout)
+        self.fails(1, "", "ls", store.location, "--ceph-conf", "no-such-file.conf", *timeout)
+        self.fails(1, "nobody", "ls", store.location, "--ceph-user", "nobody", *timeout)
+        self.fails(1, "nobody", "ls", store.location + "?user=nobody", *timeout)
+
+    @in_one_pool
+    def test_a_user_can_be_confined_to_one_data_set(self, store):
+        self.packed(store, 10)
+        self.write("b/b", b"b")
+        user = f"sml-test-{os.getpid()}"
+        caps = f"allow rwx pool={store.pool} namespace={store.name_space}"
+        key = ceph("auth", "get-or-create", f"client.{user}", "mon", "allow r", "osd", caps)
+        keyring = os.fsdecode(self.write("keyring", key))
+        with open(os.environ["CEPH_CONF"], encoding="utf-8") as file:
+            conf = "".join(line for line in file if not line.lstrip().startswith("keyring"))
+        own = os.fsdecode(self.write("own.conf", (conf + f"\n[client.{user}]\nkeyring = {keyring}\n").encode()))
+        confined = f"?conf={own}&user={user}"
+        try:
+            self.assertEqual(len(self.lines("ls", store.location + confined)), 10)
+            self.ok("pack", "b", "-o", store.location + confined, "--name", "two")
+            self.ok("verify", store.location + confined, "--remote")
+            self.ok("rm", store.location + "/two" + confined)
+            other = f"rados://{store.pool}/another-{os.getpid()}"
+            for command in (("ls",), ("pack", "b", "-o")):
+                self.fails(1, "not permitted", *command, other + confined)
+        finally:
+            ceph("auth", "rm", f"client.{user}")
+
+    @in_one_pool
+    def test_a_full_pool_is_told_and_nothing_is_left(self, store):
+        pool = f"small-{os.getpid()}"
+        ceph("osd", "pool", "create", pool, "8", "8", "replicated")
+        ceph("osd", "pool", "set-quota", pool, "max_objects", "10")
+        location = f"rados://{pool}/set"
+        try:
+            self.files("a", 400, size=20000)
+            # The pool is marked as full some time after it has become so.
+            for i in range(100):
+                done = self.run_sml("pack", "a", "--prefix", f"{i}/", "-o", location, "--name", f"c{i}", *BLOCKS)
+                if done.returncode != 0:
+                    break
+            lines = done.stderr.decode().splitlines()
+            self.assertEqual((done.returncode, len(lines)), (1, 2), lines)
+            self.assertIn(f"pool {pool} is full", lines[0])
+            ceph("osd", "pool", "set-quota", pool, "max_objects", "0")
+        finally:
+            ceph("osd", "pool", "rm", pool, pool, "--yes-i-really-really-mean-it")
+
+    @unittest.skipUnless(CEPH_DIR, "no cluster whose OSDs may be stopped (SML_TEST_CEPH_DIR)")
+    @in_one_pool
+    def test_an_osd_that_is_gone_ends_the_wait_and_nothing_is_half_visible(self, store):
+        files = self.packed(store)
+        self.files("b", 400, size=20000)
+        timeout = ("--ceph-timeout", "3")
+        ceph_dev("stop-osd", "1")
+        try:
+            for command in (
+                ("cat", store.location, "--all", *timeout),
+                ("pack", "b", "-o", store.location, "--name", "two", *timeout, *BLOCKS),
+            ):
+                done = self.run_sml(*command, timeout=60)
+                lines = done.stderr.decode().splitlines()
+                self.assertEqual((done.returncode, len(lines)), (1, 2), lines)
+                self.assertIn("no answer within 3 s", lines[0])
+                self.assertIn("ceph -s", lines[1])
+        finally:
+            ceph_dev("start-osd", "1")
+        self.assertEqual(len(self.lines("ls", store.location)), len(files))
+        self.ok("verify", store.location)
+        # What was begun may have been left: it is removed when asked.
+        while self.run_sml("rm", "--unsealed", store.location).stderr:
+            pass
+        self.pack("b", store, "two", *BLOCKS)
+
+    @unittest.skipUnless(CEPH_DIR, "no cluster whose OSDs may be stopped (SML_TEST_CEPH_DIR)")
+    @in_one_pool
+    def test_with_two_copies_an_osd_that_is_gone_is_not_noticed(self, store):
+        files = self.files("b", 3000, size=20000)
+        location = f"rados://sml-rep2/{store.name_space}"
+        try:
+            command = [SML, "pack", "b", "-o", location, "--name", "one", *BLOCKS]
+            with subprocess.Popen(command, cwd=self.dir, stderr=subprocess.PIPE) as packer:
+                ceph_dev("stop-osd", "0")
+                self.assertEqual(packer.communicate(timeout=120), (None, b""))
+                self.assertEqual(packer.returncode, 0)
+            self.assertEqual(self.ok("cat", location, "b-007.bin").decode(), files["b-007.bin"].decode())
+            self.ok("verify", location)
+        finally:
+            ceph_dev("start-osd", "0")
+            self.run_sml("rm", "--recursive", location)
+
+
+if __name__ == "__main__":
+    if not POOLS:
+        print("there is no cluster (SML_TEST_POOLS)")
+        sys.exit(77)
+    unittest.main()
