@@ -277,8 +277,8 @@ class Resume(SmlTest):
             self.assertEqual(self.read("ds/" + name), self.read("whole/" + name))
             self.assertEqual(self.left_over("ds"), [])
             self.fails(0, "complete already", *command, "--resume")
-            os.remove(self.path("ds/" + name))
-            os.remove(self.path("whole/" + name))
+            self.ok("rm", "ds/" + name)
+            self.ok("rm", "whole/" + name)
         self.fails(2, "which container", "pack", "src", "-o", "ds/", "--resume")
 
     def test_a_lock_is_gone_with_its_process(self):
