@@ -125,6 +125,20 @@ class DatasetTest(StoreTest):
         self.ok("cp", store.container("a"), f"one-{store.kind}.sml")
         self.assertEqual(self.read(f"one-{store.kind}.sml"), self.read("a.sml"))
 
+    def test_a_file_beside_the_catalog_is_told_and_taken_in_when_asked(self):
+        for name in ("a", "b"):
+            self.write(f"{name}/{name}", b"x")
+        self.ok("pack", "a", "-o", "set/", "--name", "one")
+        self.ok("pack", "b", "-o", "two.sml")
+        self.fails(1, "its directory is a data set", "pack", "b", "-o", "set/two.sml")
+        os.rename(self.path("two.sml"), self.path("set/two.sml"))
+        done = self.run_sml("ls", "set")
+        told = b"sml ls: set/two.sml: passed over: the data set's catalog does not list it\n"
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"a\n", told))
+        self.assertEqual(self.ok("ls", "set", "-q"), b"a\n")
+        self.ok("cp", "set/two.sml", "set/")
+        self.assertEqual(self.keys("set"), ["a", "b"])
+
     @in_every_store
     def test_a_damaged_block_is_not_copied(self, store):
         self.files("a", 100)

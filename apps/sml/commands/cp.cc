@@ -91,7 +91,7 @@ class CpCommand final : public Command {
     if (!to_.is_dataset() && name_) where.name = name_;
     where.membership = CatalogEntry::of(name, *container.reader).membership;
     where.named_as_is = true;
-    where.overwrite = overwrite_;
+    where.overwrite = overwrite_ || is_stray_copy(name, container.reader->id());
     Destination destination(std::move(where));
     if (dry_run_) {
       Output out = Output::standard();
@@ -116,6 +116,20 @@ class CpCommand final : public Command {
     }
     destination.publish(stop);
     done_bytes_ += bytes;
+  }
+
+  // Whether the container lies in the directory of the data set already, beside a catalog that does
+  // not list it: then it is taken in.
+  bool is_stray_copy(const std::string& name, const Hash128& id) const {
+    if (to_.is_rados() || !to_.is_dataset()) return false;
+    const std::shared_ptr<Store> store = Store::open(to_);
+    const std::optional<Catalog> catalog = store->catalog();
+    if (!catalog || catalog->find(name) != nullptr) return false;
+    try {
+      return Dataset::open(Location(store->place(name))).containers().front().reader->id() == id;
+    } catch (const Error&) {
+      return false;  // none, or damaged: it is not replaced unasked
+    }
   }
 
   // The id of a container that is where one of this name would be copied to.
