@@ -21,8 +21,6 @@
 namespace sml {
 namespace {
 
-constexpr int kGraceMs = 1000;
-
 std::atomic<int> received_signal{0};
 
 // Names are short (temporary ones): a fixed place that a signal handler may read.
@@ -66,7 +64,7 @@ extern "C" void on_fault(int /*number*/) {
 
 }  // namespace
 
-Interrupt::Interrupt() {
+Interrupt::Interrupt(int grace_ms) : grace_ms_(grace_ms) {
   const sigset_t set = watched_signals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signals_ = ::signalfd(-1, &set, SFD_CLOEXEC);
@@ -91,7 +89,7 @@ void Interrupt::watch() {
   std::array<pollfd, 2> waiting{{{signals_, POLLIN, 0}, {ending_, POLLIN, 0}}};
   for (;;) {
     const int first = received_signal.load();
-    const int ready = ::poll(waiting.data(), waiting.size(), first == 0 ? -1 : kGraceMs);
+    const int ready = ::poll(waiting.data(), waiting.size(), first == 0 ? -1 : grace_ms_);
     if (ready < 0) continue;
     if (waiting[1].revents != 0) return;
     if (first != 0) {

@@ -8,12 +8,15 @@
 namespace sml {
 
 // While it lives, the first SIGINT, SIGTERM or SIGHUP requests a stop; a second one, or a command
-// that has not stopped a second later, ends the process at once. Containers that are not published
+// that has not stopped after the grace, ends the process at once. Containers that are not published
 // and files being written are removed in every case. One at a time, made before other threads are
 // started: they inherit its signal mask.
 class Interrupt {
  public:
-  Interrupt();
+  // What is far away takes longer to be taken back.
+  static constexpr int kGraceMs = 1000;
+  static constexpr int kFarGraceMs = 10000;
+  explicit Interrupt(int grace_ms = kGraceMs);
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
@@ -26,6 +29,7 @@ class Interrupt {
   void watch();
 
   std::stop_source stop_;
+  int grace_ms_;
   int signals_ = -1;
   int ending_ = -1;
   std::thread watcher_;

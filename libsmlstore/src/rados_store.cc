@@ -64,6 +64,8 @@ class PendingInRados final : public PendingContainer {
     sink_.emplace(store_->where(), incarnation_, resumed_);
   }
   ~PendingInRados() override {
+    // What is being written must have arrived before it is deleted.
+    sink_.reset();
     if (published_ || container_.resume) return;
     try {
       withdraw();

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import unittest
 
@@ -178,6 +179,25 @@ class DatasetTest(StoreTest):
             packer.stdin.close()
             self.assertEqual(packer.wait(timeout=60), 0)
         self.assertEqual(len(self.keys(store.location)), 20)
+
+    @in_every_store
+    def test_an_interrupted_pack_takes_back_what_it_wrote(self, store):
+        self.files("a", 2000, size=20000)
+        self.write("b/b", b"b")
+        self.pack("b", store, "one")
+        before = store.left()
+        for blocks in (1, 50, 300):
+            command = [SML, "pack", "a", "-o", store.location, "--name", "two", *BLOCKS]
+            with subprocess.Popen(command, cwd=self.dir, stderr=subprocess.PIPE) as packer:
+                while packer.poll() is None and self.written(store) < blocks + 3:
+                    pass
+                packer.send_signal(signal.SIGINT)
+                told = packer.communicate(timeout=60)[1]
+            if packer.returncode == 0:  # it was faster
+                self.ok("rm", store.container("two"))
+            else:
+                self.assertEqual((packer.returncode, told), (130, b"sml pack: interrupted\n"))
+            self.assertEqual(store.left(), before)
 
     @in_every_store
     def test_what_a_killed_packer_left_is_removed_when_asked(self, store):

@@ -57,7 +57,7 @@ class CpCommand final : public Command {
 
   Outcome run(Console& console) override {
     console.configure(report_);
-    const Interrupt interrupt;
+    const Interrupt interrupt(to_.is_rados() ? Interrupt::kFarGraceMs : Interrupt::kGraceMs);
     const Dataset dataset = open_dataset(from_, store_, partial_, console);
     const bool whole_dataset = from_.settled().is_dataset();
     if (name_ && whole_dataset) throw UsageError("--name is for one container, not for a data set");

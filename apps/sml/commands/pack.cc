@@ -305,7 +305,8 @@ Outcome PackCommand::run(Console& console) {
                      "name it as before, with --name or --part");
   }
 
-  const Interrupt interrupt;
+  const Interrupt interrupt(args_.location.is_rados() ? Interrupt::kFarGraceMs
+                                                      : Interrupt::kGraceMs);
   SpillMemory memory;
   args_.source.memory = args_.pack.memory = &memory;
   args_.source.stop = args_.pack.stop = interrupt.token();
