@@ -1,87 +1,207 @@
-"""Catalogs: the command and a reader written from the document agree on what is one."""
+#!/usr/bin/env python3
+"""Catalogs: the vectors are what they were, and the command and a reader written from the document agree on them."""
 
-import copy
 import json
-import os
+import pathlib
+import sys
+import tempfile
 import unittest
 
-import sml_catalog
-from smltest import SmlTest
+sys.dont_write_bytecode = True
+import sml_catalog  # noqa: E402
+from smltest import SmlTest  # noqa: E402
+
+VECTORS = sml_catalog.VECTORS
+CATALOGS = VECTORS / "catalog"
+VALID = sorted(CATALOGS.glob("valid/*.catalog"))
+UNSUPPORTED = ("newer", "does not know", "unknown")
 
 
-class Catalog(SmlTest):
-    def setUp(self):
-        super().setUp()
-        for name in ("b", "a"):
-            self.write(f"{name}/{name}.txt", name.encode())
-            self.ok("pack", name, "-o", "ds/", "--name", name)
-        self.whole = self.read("ds/.sml-catalog")
+def twin(path):
+    return json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
 
-    def verdict(self, data):
-        """What the command makes of a catalog: its report, or the kind of error."""
-        self.write("ds/.sml-catalog", data)
-        done = self.run_sml("info", "ds", "--json")
-        if done.returncode == 0:
-            self.assertEqual(done.stderr, b"")
-            return json.loads(done.stdout)
-        lines = done.stderr.decode().splitlines()
-        self.assertEqual((done.returncode, len(lines)), (1, 1), lines)
-        self.assertTrue(lines[0].startswith("sml info: ds/.sml-catalog: catalog: "), lines)
-        return "unsupported" if any(word in lines[0] for word in ("newer", "does not know", "unknown")) else "corrupt"
 
-    def test_what_pack_writes_is_what_the_document_says(self):
-        document = sml_catalog.decode(self.whole)
-        self.assertEqual((document["revision"], document["oldest"], document["needs"]), (2, 0, []))
-        self.assertEqual([(one["name"], one["since"]) for one in document["containers"]], [("a", 2), ("b", 1)])
-        report = json.loads(self.ok("info", "ds", "--json"))
-        for one, told in zip(document["containers"], report["containers"]):
-            self.assertEqual(one["id"], told["id"])
-            self.assertEqual(one["bytes"], os.path.getsize(self.path(f"ds/{one['name']}.sml")))
-            self.assertEqual((one["records"], one["blocks"]), (told["records"], told["blocks"]))
-        self.assertEqual(self.verdict(sml_catalog.encode(document))["revision"], 2)
+def expected():
+    return json.loads((CATALOGS / "invalid" / "expected.json").read_text(encoding="utf-8"))["vectors"]
 
-    def test_what_is_more_than_a_reader_knows_is_ignored(self):
-        document = sml_catalog.decode(self.whole)
-        document["colour"] = {"red": [1, None]}
-        document["containers"][0]["weight"] = 3
-        self.assertEqual(self.verdict(sml_catalog.encode(document))["records"], 2)
 
-    def test_both_refuse_what_is_none(self):
-        cases = {
-            "empty": b"",
-            "cut in the first line": self.whole[:20],
-            "cut": self.whole[:-5],
-            "other magic": b"XML" + self.whole[3:],
-            "newer": self.whole.replace(b"catalog 1 ", b"catalog 2 ", 1),
-            "no JSON": sml_catalog.seal(b"{"),
-            "no object": sml_catalog.seal(b"[]\n"),
-            "a bit": self.whole[:100] + bytes([self.whole[100] ^ 1]) + self.whole[101:],
-        }
-        for path, value in (
-            (("needs",), ["hidden"]), (("needs",), 3), (("revision",), -1), (("revision",), 1.5), (("revision",), 1), (("revision",), None),
-            (("oldest",), 3), (("containers",), {}), (("announced",), None), (("removed",), [3]),
-            (("containers", 0, "name"), "c"), (("containers", 0, "name"), "b"), (("containers", 0, "name"), ""), (("containers", 0, "name"), "x/y"),
-            (("containers", 0, "name"), ".a"), (("containers", 0, "name"), "n" * 201), (("containers", 0, "name"), "\n"), (("containers", 0, "name"), 7),
-            (("containers", 0, "id"), "0" * 31), (("containers", 0, "id"), "g" * 32), (("containers", 0, "incarnation"), "0"),
-            (("containers", 0, "since"), 3), (("containers", 0, "grouping"), "size"), (("containers", 0, "part"), 1), (("containers", 0, "parts"), 2),
-            (("containers", 0, "parts"), 65537), (("containers", 0, "records"), 2**32), (("containers", 0, "bytes"), 100),
-            (("containers", 0, "header_bytes"), 127), (("containers", 0, "header_bytes"), 4097), (("containers", 0, "blocks"), 2**40),
-            (("containers", 0, "blocks_end"), 2**63), (("containers", 0, "bytes"), None),
-        ):
-            document = copy.deepcopy(sml_catalog.decode(self.whole))
-            place = document
-            for step in path[:-1]:
-                place = place[step]
-            if value is None:
-                del place[path[-1]]
-            else:
-                place[path[-1]] = value
-            cases[f"{path}: {value!r}"[:80]] = sml_catalog.encode(document)
-        for name, data in cases.items():
-            with self.subTest(name):
+def files(top):
+    return {path.relative_to(top).as_posix(): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+
+
+class Vectors(unittest.TestCase):
+    def test_they_are_what_is_written(self):
+        with tempfile.TemporaryDirectory() as directory:
+            fresh = pathlib.Path(directory)
+            sml_catalog.write(fresh)
+            written, checked_in = files(fresh), files(CATALOGS)
+        self.assertEqual(sorted(written), sorted(checked_in))
+        for name, data in written.items():
+            self.assertEqual(data, checked_in[name], name)
+
+    def test_valid(self):
+        self.assertTrue(VALID)
+        for path in VALID:
+            with self.subTest(path.stem):
+                told = twin(path)
+                catalog = sml_catalog.decode(path.read_bytes())
+                for field in ("revision", "oldest", "containers", "announced", "removed"):
+                    self.assertEqual(catalog[field], told[field])
+                for row in told["revisions"]:
+                    names = [one["name"] for one in sml_catalog.at(catalog, row["revision"])]
+                    self.assertEqual(names, row["containers"])
+                for name, file in told["files"].items():
+                    (one,) = [one for one in catalog["containers"] if one["name"] == name]
+                    data = (VECTORS / file).read_bytes()
+                    made = sml_catalog.entry(name, data, one["since"], one["incarnation"])
+                    self.assertEqual(one, made)
+                # All of a container's bytes but its blocks.
+                for one in catalog["containers"]:
+                    parts = [size for _, _, size in sml_catalog.objects(one)]
+                    self.assertEqual(sum(parts), one["bytes"] - one["blocks_end"] + one["header_bytes"])
+
+    def test_invalid(self):
+        self.assertEqual(sorted(p.name for p in CATALOGS.glob("invalid/*.catalog")), [v["file"] for v in expected()])
+        for vector in expected():
+            with self.subTest(vector["file"]):
                 with self.assertRaises(sml_catalog.BadCatalog) as refused:
-                    sml_catalog.decode(data)
-                self.assertEqual(self.verdict(data), refused.exception.args[0])
+                    sml_catalog.decode((CATALOGS / "invalid" / vector["file"]).read_bytes())
+                self.assertEqual(refused.exception.code, vector["code"], refused.exception)
+
+
+class Command(SmlTest):
+    def refused(self, *arguments):
+        """The one line of a command that finds no catalog in ds/."""
+        done = self.run_sml(*arguments)
+        lines = done.stderr.decode().splitlines()
+        self.assertEqual((done.returncode, done.stdout, len(lines)), (1, b"", 1), lines)
+        self.assertTrue(lines[0].startswith(f"sml {arguments[0]}: ds/.sml-catalog: catalog: "), lines)
+        return lines[0]
+
+    def test_refuses_the_invalid_ones(self):
+        for vector in expected():
+            with self.subTest(vector["file"]):
+                data = (CATALOGS / "invalid" / vector["file"]).read_bytes()
+                self.write("ds/.sml-catalog", data)
+                line = self.refused("info", "--json", "ds/")
+                self.assertIn(vector["message"], line)
+                self.assertEqual(any(word in line for word in UNSUPPORTED), vector["code"] == "unsupported", line)
+                self.assertEqual(self.read("ds/.sml-catalog"), data)
+
+    def test_others_than_info_refuse_as_well(self):
+        self.write("a/a", b"a")
+        self.write("ds/.sml-catalog", (CATALOGS / "invalid" / expected()[-1]["file"]).read_bytes())
+        for arguments in (("ls", "ds/"), ("verify", "ds/"), ("shuffle", "ds/"), ("rm", "--recursive", "ds/"),
+                          ("pack", "a", "-o", "ds/")):
+            self.refused(*arguments)
+        self.assertEqual(set(self.tree("ds")), {b".sml-catalog"})
+
+    def names(self, location):
+        done = self.run_sml("info", "--json", "--partial", location)
+        if b"the data set is empty" in done.stderr:
+            return []
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        return [one["name"] for one in json.loads(done.stdout)["containers"]]
+
+    def test_reads_the_valid_ones(self):
+        for path in VALID:
+            with self.subTest(path.stem):
+                self.tearDown()
+                self.setUp()
+                told = twin(path)
+                self.write("ds/.sml-catalog", path.read_bytes())
+                would = "".join(f"would remove ds/{one['name']}.sml\n" for one in told["containers"])
+                self.assertEqual(self.ok("rm", "-n", "--recursive", "ds/").decode(), would)
+                if told["oldest"] > 0:
+                    gone = told["oldest"] - 1
+                    self.fails(1, f"ds: revision {gone} is gone", "info", f"ds@{gone}")
+                if told["revision"] < 2**64 - 1:
+                    later = told["revision"] + 1
+                    self.fails(1, f"ds: there is no revision {later} yet", "info", f"ds@{later}")
+                if len(told["files"]) < len(told["containers"]):
+                    continue
+                for name, file in told["files"].items():
+                    self.write(f"ds/{name}.sml", (VECTORS / file).read_bytes())
+                for row in told["revisions"]:
+                    self.assertEqual(self.names(f"ds@{row['revision']}"), row["containers"])
+                self.assertEqual(self.names("ds/"), [one["name"] for one in told["containers"]])
+                if told["containers"]:
+                    report = json.loads(self.ok("info", "--json", "--partial", "ds/"))
+                    self.assertEqual(report["revision"], told["revision"])
+                    found = [(one["name"], one["id"]) for one in report["containers"]]
+                    self.assertEqual(found, [(one["name"], one["id"]) for one in told["containers"]])
+
+    def test_changes_the_valid_ones_and_keeps_what_it_knows(self):
+        for path in VALID:
+            told = twin(path)
+            if len(told["files"]) < len(told["containers"]):
+                continue
+            with self.subTest(path.stem):
+                self.tearDown()
+                self.setUp()
+                self.write("ds/.sml-catalog", path.read_bytes())
+                for name, file in told["files"].items():
+                    self.write(f"ds/{name}.sml", (VECTORS / file).read_bytes())
+                self.write("z/a key of its own", b"z")
+                stem = any(one["grouping"] == "stem" for one in told["containers"])
+                self.ok("pack", "z", "-o", "ds/", "--name", "zz", *(("--group-by", "stem") if stem else ()))
+                written = self.read("ds/.sml-catalog")
+                catalog = sml_catalog.decode(written)
+                new = sml_catalog.entry("zz", self.read("ds/zz.sml"), told["revision"] + 1)
+                wanted = {"needs": [], "revision": told["revision"] + 1, "oldest": told["oldest"],
+                          "containers": [*told["containers"], new], "announced": told["announced"],
+                          "removed": told["removed"]}
+                self.assertEqual(catalog, wanted)
+                self.assertEqual(written, sml_catalog.encode(wanted))
+
+    def test_writes_what_the_document_says(self):
+        def pack(name, *options):
+            self.write(f"{name}/{name}.txt", name.encode())
+            self.ok("pack", name, "-o", "ds/", "--name", name, *options)
+            return self.read(f"ds/{name}.sml")
+
+        def stands(revision, oldest, *containers):
+            written = self.read("ds/.sml-catalog")
+            wanted = sml_catalog.document(revision, oldest, containers)
+            self.assertEqual(sml_catalog.decode(written), wanted)
+            self.assertEqual(written, sml_catalog.encode(wanted))
+
+        b = sml_catalog.entry("b", pack("b", "--align", "4096"), 1)
+        stands(1, 0, b)
+        a = sml_catalog.entry("a", pack("a"), 2)
+        stands(2, 0, a, b)
+        self.write("b/more", b"more")
+        b = sml_catalog.entry("b", pack("b", "--overwrite"), 3)
+        stands(3, 3, a, b)
+        self.ok("rm", "ds/a.sml")
+        stands(4, 4, b)
+        self.assertEqual(sorted(self.tree("ds")), [b".sml-catalog", b".sml-lock", b"b.sml"])
+        self.ok("rm", "ds/b.sml")
+        stands(5, 5)
+
+    def test_files_that_were_there_first_are_of_revision_0(self):
+        for name in ("a", "a-b", "c"):
+            self.write(f"{name}/{name}", b"x")
+            self.ok("pack", name, "-o", f"{name}.sml")
+            if name != "c":
+                self.write(f"ds/{name}.sml", self.read(f"{name}.sml"))
+        self.assertEqual(self.names("ds@0"), ["a", "a-b"])
+        self.ok("cp", "c.sml", "ds/")
+        catalog = sml_catalog.decode(self.read("ds/.sml-catalog"))
+        found = [(one["name"], one["since"]) for one in catalog["containers"]]
+        self.assertEqual(found, [("a", 0), ("a-b", 0), ("c", 1)])
+        self.assertEqual((catalog["revision"], catalog["oldest"]), (1, 0))
+
+    def test_parts(self):
+        for i in range(40):
+            self.write(f"a/{i}", b"%d" % i)
+        for part in (3, 1, 2):
+            self.ok("pack", "a", "-o", "ds/", "--part", f"{part}/3", "--group-by", "stem")
+        catalog = sml_catalog.decode(self.read("ds/.sml-catalog"))
+        fields = ("name", "part", "parts", "grouping", "since")
+        found = [tuple(one[field] for field in fields) for one in catalog["containers"]]
+        self.assertEqual(found, [(f"part-{i}-of-3", i, 3, "stem", since) for i, since in ((1, 2), (2, 3), (3, 1))])
+        self.assertEqual(sum(one["records"] for one in catalog["containers"]), 40)
 
 
 if __name__ == "__main__":
