@@ -80,8 +80,7 @@ Dataset open_dataset(const Location& location, const StoreArguments& arguments, 
 }
 
 Error located(const Error& error, const Location& location) {
-  return std::string_view(error.what()).starts_with(location.path) ? error
-                                                                   : error.within(location.path);
+  return error.within_once(location.path);
 }
 
 }  // namespace sml

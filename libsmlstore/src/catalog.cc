@@ -195,7 +195,7 @@ CatalogEntry CatalogEntry::of(std::string name, const ContainerReader& reader) {
   CatalogEntry entry;
   entry.name = std::move(name);
   entry.id = reader.id();
-  entry.membership = {header.grouping, header.part, header.parts};
+  entry.membership = Membership::of(header);
   entry.records = reader.index().records();
   entry.container_bytes = reader.tail().container_bytes;
   entry.header_bytes = header.header_bytes;
@@ -262,6 +262,12 @@ Catalog Catalog::decode(std::string_view text) {
   const Json document = Json::parse(text.substr(body), nullptr, false);
   if (document.is_discarded()) corrupt("it is no JSON");
   return decode_document(document);
+}
+
+std::vector<std::string> Catalog::names() const {
+  std::vector<std::string> names;
+  for (const CatalogEntry& entry : containers) names.push_back(entry.name);
+  return names;
 }
 
 const CatalogEntry* Catalog::find(std::string_view name) const noexcept {

@@ -25,9 +25,7 @@ auto within(const std::string& path, F f) {
   try {
     return f();
   } catch (const Error& error) {
-    const std::string shown = shown_path(path);
-    if (std::string_view(error.what()).starts_with(shown)) throw;
-    throw error.within(shown);
+    throw error.within_once(shown_path(path));
   }
 }
 
@@ -35,11 +33,7 @@ Dataset::Container open_file(const std::string& path, bool mapped) {
   Dataset::Container container;
   container.name = container_name(path);
   container.path = path;
-  container.reader = within(path, [&] {
-    const auto mapping = mapped ? FileSource::Mapping::kWhereSafe : FileSource::Mapping::kNever;
-    return std::make_shared<const ContainerReader>(
-        std::make_shared<const FileSource>(path, mapping));
-  });
+  container.reader = open_container_file(path, mapped);
   return container;
 }
 
@@ -148,11 +142,6 @@ void check_parts(const std::vector<Dataset::Container>& containers, bool partial
 // Whether a container may hold keys of this stem, whose hash is XXH3-64.
 bool may_hold(const Header& header, std::uint64_t stem_hash) noexcept {
   return header.parts == 0 || stem_hash % header.parts == header.part - 1;
-}
-
-// Whether two containers are parts that share no stem.
-bool are_disjoint_parts(const Header& a, const Header& b) noexcept {
-  return a.parts != 0 && a.parts == b.parts && a.part != b.part;
 }
 
 // A key of both indexes, or nothing.
@@ -384,7 +373,8 @@ void Dataset::NameCursor::advance() {
 void check_unique_keys(const Dataset& dataset, const ContainerReader& added,
                        std::string_view added_name) {
   for (const Dataset::Container& container : dataset.containers()) {
-    if (are_disjoint_parts(container.reader->header(), added.header())) continue;
+    if (Membership::of(container.reader->header()).is_another_part(Membership::of(added.header())))
+      continue;
     const auto key = within(container.path,
                             [&] { return common_key(container.reader->index(), added.index()); });
     if (key) {

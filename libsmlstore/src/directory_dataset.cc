@@ -4,15 +4,13 @@
 #include <cerrno>
 #include <utility>
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
-#include "joining.h"
+#include "key_check.h"
 #include "posix_file.h"
 #include "quote.h"
 #include "smlformat/error.h"
@@ -123,15 +121,7 @@ Catalog DirectoryDataset::catalog_or_files() const {
 }
 
 std::shared_ptr<const ContainerReader> DirectoryDataset::open_file(const std::string& path) const {
-  const auto mapping =
-      options_.mapped ? FileSource::Mapping::kWhereSafe : FileSource::Mapping::kNever;
-  try {
-    return std::make_shared<const ContainerReader>(
-        std::make_shared<const FileSource>(path, mapping));
-  } catch (const Error& error) {
-    const std::string shown = shown_path(path);
-    throw std::string_view(error.what()).starts_with(shown) ? error : error.within(shown);
-  }
+  return open_container_file(path, options_.mapped);
 }
 
 std::shared_ptr<const ContainerReader> DirectoryDataset::open_container(
@@ -194,18 +184,12 @@ void DirectoryDataset::check(const NewContainer& container) const {
 
 std::unique_ptr<PendingContainer> DirectoryDataset::create(const NewContainer& container) {
   check(container);
-  std::vector<std::string> made;
-  for (std::size_t slash = directory_.find('/', 1); slash != std::string::npos;
-       slash = directory_.find('/', slash + 1)) {
-    const std::string parent = directory_.substr(0, slash);
-    if (!exists(parent)) made.push_back(parent);
-  }
-  make_directories(directory_);
+  std::vector<std::string> made = make_directories(directory_);
   return std::make_unique<PendingInDirectory>(shared_from_this(), container, std::move(made));
 }
 
 std::vector<std::string> DirectoryDataset::names() const {
-  if (const std::optional<Catalog> there = catalog()) return names_of(*there);
+  if (const std::optional<Catalog> there = catalog()) return there->names();
   std::vector<std::string> names;
   if (!exists(directory_)) return names;
   for (const std::string& file : list_containers(directory_)) names.push_back(container_name(file));

@@ -131,10 +131,11 @@ std::string container_name(std::string_view path) {
   return std::string(name);
 }
 
-void make_directories(const std::string& directory) {
+std::vector<std::string> make_directories(const std::string& directory) {
   // From the longest prefix that exists downwards; each new name is synced, since what is published
   // below needs it.
   std::vector<std::string> missing;
+  std::vector<std::string> created;
   std::string path = directory;
   while (!path.empty() && !is_directory(path)) {
     missing.push_back(path);
@@ -146,7 +147,9 @@ void make_directories(const std::string& directory) {
   }
   for (; !missing.empty(); missing.pop_back()) {
     const std::string& made = missing.back();
-    if (::mkdir(made.c_str(), 0777) != 0 && !(errno == EEXIST && is_directory(made))) {
+    if (::mkdir(made.c_str(), 0777) == 0) {
+      created.push_back(made);
+    } else if (errno != EEXIST || !is_directory(made)) {
       throw Error(ErrorCode::kIo, system_error(made, "cannot create directory", errno).what());
     }
     const FileDescriptor parent(open_path(path.empty() ? "." : path, O_RDONLY | O_DIRECTORY));
@@ -155,6 +158,7 @@ void make_directories(const std::string& directory) {
     }
     path = made;
   }
+  return created;
 }
 
 }  // namespace sml

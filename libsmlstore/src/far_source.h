@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "smlformat/bytes.h"
+#include "smlformat/container_reader.h"
 
 namespace sml {
 
@@ -27,5 +28,10 @@ class FarSource : public ByteSource {
   // As read(), and never from what is kept on this machine.
   virtual void read_stored(std::uint64_t offset, MutableBytes out) const = 0;
 };
+
+// The source of a container, where it is such a one; else null.
+inline const FarSource* far_source(const ContainerReader& reader) noexcept {
+  return dynamic_cast<const FarSource*>(&reader.source());
+}
 
 }  // namespace sml

@@ -12,7 +12,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,18 +65,6 @@ void unregister_unpublished(int slot) noexcept {
 std::string directory_of(std::string_view path) {
   const auto slash = path.rfind('/');
   return slash == std::string_view::npos ? "." : std::string(path.substr(0, slash + 1));
-}
-
-std::uint32_t random_number() {
-  std::array<std::byte, 4> bytes{};
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t got = ::getrandom(bytes.data() + done, bytes.size() - done, 0);
-    if (got < 0 && errno != EINTR) {
-      throw system_error("getrandom", "cannot read", errno);
-    }
-    done += got > 0 ? static_cast<std::size_t>(got) : 0;
-  }
-  return load<std::uint32_t>(bytes.data());
 }
 
 // ".NAME.sml.<recipe><random>.tmp" beside NAME.sml, both numbers as 8 hexadecimal digits; a long
@@ -296,7 +283,7 @@ bool FileSink::take_over(std::uint32_t recipe) {
 
 void FileSink::create(std::uint32_t recipe) {
   for (;;) {
-    temporary_ = TemporaryName(path_).path(recipe, random_number());
+    temporary_ = TemporaryName(path_).path(recipe, static_cast<std::uint32_t>(random_number()));
     // Before the file exists, so that no signal can come between.
     if (!keep_) registered_ = register_unpublished(temporary_);
     fd_ = open_path(temporary_, O_RDWR | O_CREAT | O_EXCL, 0666);

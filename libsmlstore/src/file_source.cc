@@ -100,4 +100,14 @@ ByteView FileSource::view(std::uint64_t offset, std::uint64_t bytes) const {
   return {map_ + offset, bytes};
 }
 
+std::shared_ptr<const ContainerReader> open_container_file(const std::string& path, bool mapped) {
+  const auto mapping = mapped ? FileSource::Mapping::kWhereSafe : FileSource::Mapping::kNever;
+  try {
+    return std::make_shared<const ContainerReader>(
+        std::make_shared<const FileSource>(path, mapping));
+  } catch (const Error& error) {
+    throw error.within_once(shown_path(path));
+  }
+}
+
 }  // namespace sml

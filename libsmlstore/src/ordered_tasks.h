@@ -18,8 +18,7 @@ namespace sml {
 class Workers {
  public:
   // threads 0: one per processor. Where the system gives fewer, those that it gives.
-  explicit Workers(unsigned threads)
-      : threads_(threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency())) {
+  explicit Workers(unsigned threads) : threads_(wanted(threads)) {
     if (threads_ == 1) return;
     // One by one: a pool that fails to start its second thread waits for the first one for ever.
     unsigned started = 0;
@@ -38,6 +37,9 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
+  static unsigned wanted(unsigned threads) noexcept {
+    return threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
+  }
   unsigned threads() const noexcept { return threads_; }
   bool inline_only() const noexcept { return pool_ == nullptr; }
 

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -195,6 +196,18 @@ void read_regular_file(std::string_view path, std::uint64_t file_bytes, std::uin
   if (done > out.size() && offset + out.size() == file_bytes) {
     throw changed_error(path, file_bytes);
   }
+}
+
+std::uint64_t random_number() {
+  std::array<std::byte, sizeof(std::uint64_t)> bytes{};
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t got = ::getrandom(bytes.data() + done, bytes.size() - done, 0);
+    if (got < 0 && errno != EINTR) {
+      throw system_error("getrandom", "cannot read", errno);
+    }
+    done += got > 0 ? static_cast<std::size_t>(got) : 0;
+  }
+  return load<std::uint64_t>(bytes.data());
 }
 
 FileDescriptor open_regular_file(const std::string& path, std::uint64_t* bytes) {

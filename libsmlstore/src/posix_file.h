@@ -72,6 +72,9 @@ const char* special_file(mode_t mode) noexcept;
 // name the path.
 FileDescriptor open_regular_file(const std::string& path, std::uint64_t* bytes = nullptr);
 
+// From the system's source of randomness: no other process draws the same. Throws kIo.
+std::uint64_t random_number();
+
 // The error of a file whose length is not what it was when it was listed.
 Error changed_error(std::string_view path, std::uint64_t listed_bytes);
 

@@ -4,21 +4,33 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <mutex>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "joining.h"
-#include "quote.h"
+#include "key_check.h"
+#include "posix_file.h"
+#include "rados_sink.h"
+#include "rados_source.h"
 #include "smlformat/error.h"
 
 namespace sml {
 namespace {
 
 const std::string kCatalogObject = "catalog";
+
+// "2026-11-30T22:00:00Z"
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  char text[32];
+  text[std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc)] = '\0';
+  return text;
+}
 
 // Waits between tries to change the catalog, at first at most and in the end; drawn at random, so
 // that many who try at once do not meet again.
@@ -142,9 +154,7 @@ void PendingInRados::announce() {
   try {
     const int result = store_->where().objects->watch(watch_name(incarnation_), watch_);
     if (result < 0)
-      throw store_->where()
-          .error(result, "watching " + watch_name(incarnation_))
-          .within(store_->where().path);
+      throw store_->where().located_error(result, "watching " + watch_name(incarnation_));
   } catch (...) {
     withdraw();
     throw;
@@ -155,11 +165,8 @@ void PendingInRados::publish(const std::stop_token& stop) {
   CatalogEntry entry = sink_->finish();
   entry.name = container_.name;
   const auto reader = store_->open_container(entry);
-  const CatalogEntry complete = [&] {
-    CatalogEntry one = CatalogEntry::of(container_.name, *reader);
-    one.incarnation = incarnation_;
-    return one;
-  }();
+  CatalogEntry complete = CatalogEntry::of(container_.name, *reader);
+  complete.incarnation = incarnation_;
   KeyCheck keys(*store_, container_.name, *reader);
   store_->update(
       [&](Catalog& catalog) {
@@ -214,23 +221,20 @@ std::optional<Catalog> RadosStore::catalog() const {
   Objects::Versioned stored;
   const int result = place_.objects->get(kCatalogObject, stored);
   if (result == -ENOENT) return std::nullopt;
-  if (result < 0) throw place_.error(result, "reading the catalog").within(place_.path);
+  if (result < 0) throw place_.located_error(result, "reading the catalog");
   return decode(stored);
 }
 
-Catalog RadosStore::update(const std::function<void(Catalog&)>& change,
-                           const std::stop_token& stop) {
+void RadosStore::update(const std::function<void(Catalog&)>& change, const std::stop_token& stop) {
   for (Backoff backoff;; backoff.wait(stop)) {
     Objects::Versioned stored;
     int result = place_.objects->get(kCatalogObject, stored);
-    if (result < 0 && result != -ENOENT)
-      throw place_.error(result, "reading the catalog").within(place_.path);
+    if (result < 0 && result != -ENOENT) throw place_.located_error(result, "reading the catalog");
     Catalog catalog = result == 0 ? decode(stored) : Catalog();
     change(catalog);
     result = place_.objects->put(kCatalogObject, as_bytes(catalog.encode()), stored.version);
-    if (result == 0) return catalog;
-    if (result != -ECANCELED)
-      throw place_.error(result, "changing the catalog").within(place_.path);
+    if (result == 0) return;
+    if (result != -ECANCELED) throw place_.located_error(result, "changing the catalog");
   }
 }
 
@@ -276,8 +280,7 @@ std::shared_ptr<const ByteSource> RadosStore::open_damaged(const std::string& na
   try {
     // Its index tells where what is missing would be.
     const std::shared_ptr<const ContainerReader> reader = open_container(*entry);
-    return std::make_shared<const MissingAsZeros>(reader,
-                                                  dynamic_cast<const FarSource&>(reader->source()));
+    return std::make_shared<const MissingAsZeros>(reader, *far_source(*reader));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kTruncated &&
         error.code() != ErrorCode::kUnsupported)
@@ -299,7 +302,7 @@ bool RadosStore::is_alive(std::uint64_t incarnation) const {
   const int result = place_.objects->is_watched(watch_name(incarnation), watched);
   if (result == -ENOENT) return false;
   if (result < 0)
-    throw place_.error(result, "asking who watches " + watch_name(incarnation)).within(place_.path);
+    throw place_.located_error(result, "asking who watches " + watch_name(incarnation));
   return watched;
 }
 
@@ -316,9 +319,7 @@ void RadosStore::delete_removed() {
   }
 }
 
-std::vector<std::string> RadosStore::names() const {
-  return names_of(catalog().value_or(Catalog()));
-}
+std::vector<std::string> RadosStore::names() const { return catalog().value_or(Catalog()).names(); }
 
 void RadosStore::remove(const std::vector<std::string>& names) {
   update([&](Catalog& catalog) {
@@ -359,14 +360,14 @@ void RadosStore::remove_unsealed(const Unsealed& one) {
 void RadosStore::remove_dataset() {
   Objects::Versioned stored;
   int result = place_.objects->get(kCatalogObject, stored);
-  if (result < 0) throw place_.error(result, "reading the catalog").within(place_.path);
+  if (result < 0) throw place_.located_error(result, "reading the catalog");
   const Catalog catalog = decode(stored);
   if (!catalog.containers.empty() || !catalog.announced.empty() || !catalog.removed.empty())
     throw Error(ErrorCode::kInvalidArgument, place_.path + ": the data set is not empty");
   result = place_.objects->remove_version(kCatalogObject, stored.version);
   if (result == -ECANCELED)
     throw Error(ErrorCode::kUnavailable, place_.path + ": the data set was changed meanwhile");
-  if (result < 0) throw place_.error(result, "removing the catalog").within(place_.path);
+  if (result < 0) throw place_.located_error(result, "removing the catalog");
 }
 
 }  // namespace sml

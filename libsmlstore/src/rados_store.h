@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "rados_container.h"
+#include "rados_place.h"
 #include "smlstore/store.h"
 
 namespace sml {
@@ -25,8 +25,8 @@ class RadosStore final : public Store, public std::enable_shared_from_this<Rados
   void remove_dataset() override;
 
   // Changes the catalog by compare-and-swap: reads it, has it edited, writes it, again from the
-  // start where another was faster. What `change` throws ends it. Returns the catalog as written.
-  Catalog update(const std::function<void(Catalog&)>& change, const std::stop_token& stop = {});
+  // start where another was faster. What `change` throws ends it.
+  void update(const std::function<void(Catalog&)>& change, const std::stop_token& stop = {});
   bool is_alive(std::uint64_t incarnation) const;
   // Deletes the objects of what the catalog lists as removed, then drops it from there.
   void delete_removed();

@@ -21,8 +21,8 @@ namespace {
 // The bytes as the store has them, not as they are kept on this machine.
 class StoredBytes final : public ByteSource {
  public:
-  explicit StoredBytes(const ByteSource& source)
-      : source_(source), far_(dynamic_cast<const FarSource*>(&source)) {}
+  explicit StoredBytes(const ContainerReader& reader)
+      : source_(reader.source()), far_(far_source(reader)) {}
 
   std::uint64_t size() const override { return source_.size(); }
   void read(std::uint64_t offset, MutableBytes out) const override {
@@ -90,7 +90,7 @@ BlockReport verify_frame(const ContainerReader& reader) {
       report.findings.push_back(error);
     }
   };
-  const StoredBytes source(reader.source());
+  const StoredBytes source(reader);
   const Index& index = reader.index();
   const Tail& tail = reader.tail();
   attempt([&] {
@@ -199,18 +199,17 @@ class Verifier {
   // Reading from far away is mostly waiting.
   static unsigned threads(const Dataset& dataset, const VerifyOptions& options) {
     constexpr unsigned kThreadsThatWait = 16;
-    Workers wanted(options.threads);
-    const bool far = std::any_of(
-        dataset.containers().begin(), dataset.containers().end(), [](const auto& container) {
-          return dynamic_cast<const FarSource*>(&container.reader->source()) != nullptr;
-        });
-    return far ? std::max(wanted.threads(), kThreadsThatWait) : wanted.threads();
+    const unsigned wanted = Workers::wanted(options.threads);
+    const bool far =
+        std::any_of(dataset.containers().begin(), dataset.containers().end(),
+                    [](const auto& container) { return far_source(*container.reader) != nullptr; });
+    return far ? std::max(wanted, kThreadsThatWait) : wanted;
   }
 
   void start(const Dataset::Container& container) {
     const std::shared_ptr<const ContainerReader> reader = container.reader;
     const Index& index = reader->index();
-    const auto* const far = dynamic_cast<const FarSource*>(&reader->source());
+    const FarSource* const far = far_source(*reader);
     if (options_.depth == VerifyDepth::kChecksums && far == nullptr) {
       throw Error(ErrorCode::kInvalidArgument,
                   fmt::format("{}: a container file has no store that could compute checksums",

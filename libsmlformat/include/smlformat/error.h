@@ -39,6 +39,10 @@ class Error : public std::runtime_error {
   Error within(std::string_view context) const {
     return Error(code_, std::string(context) + ": " + what(), hint_);
   }
+  // The same, unless the message begins with the context already.
+  Error within_once(std::string_view context) const {
+    return std::string_view(what()).starts_with(context) ? *this : within(context);
+  }
 
  private:
   ErrorCode code_;

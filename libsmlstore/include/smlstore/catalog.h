@@ -21,6 +21,14 @@ struct Membership {
   Grouping grouping = Grouping::kNone;
   std::uint32_t part = 0;  // 1..parts; 0: not a part
   std::uint32_t parts = 0;
+
+  static Membership of(const Header& header) noexcept {
+    return {header.grouping, header.part, header.parts};
+  }
+  // Whether both are parts of one whole that share no stem, and so no key.
+  bool is_another_part(const Membership& other) const noexcept {
+    return parts != 0 && parts == other.parts && part != other.part;
+  }
 };
 
 // A sealed container.
@@ -69,6 +77,7 @@ struct Catalog {
   // Throws kCorrupt, kUnsupported (a newer version, or an unknown need).
   static Catalog decode(std::string_view text);
 
+  std::vector<std::string> names() const;  // of the containers
   // Null where there is none.
   const CatalogEntry* find(std::string_view name) const noexcept;
   const Announcement* find_announced(std::string_view name) const noexcept;

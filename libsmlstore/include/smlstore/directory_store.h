@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "smlformat/bytes.h"
+#include "smlformat/container_reader.h"
 
 namespace sml {
 
@@ -42,6 +43,10 @@ class FileSource final : public ByteSource {
   std::uint64_t size_ = 0;
   const std::byte* map_ = nullptr;
 };
+
+// A container file, opened; mapped where that is wanted and safe. Throws as FileSource and
+// ContainerReader do, naming the file.
+std::shared_ptr<const ContainerReader> open_container_file(const std::string& path, bool mapped);
 
 // A container file being written: a hidden temporary name (".NAME.sml.<digits>.tmp") beside the
 // destination, locked (flock) as long as the sink lives. publish() syncs, renames and syncs the
@@ -142,7 +147,8 @@ std::vector<std::string> list_containers(const std::string& directory);
 // as it is.
 std::string container_name(std::string_view path);
 
-// Creates `directory` and its parents where missing. Throws kIo.
-void make_directories(const std::string& directory);
+// Creates `directory` and its parents where missing, and returns those it made, the outermost
+// first. Throws kIo.
+std::vector<std::string> make_directories(const std::string& directory);
 
 }  // namespace sml

@@ -27,10 +27,4 @@ class KeyCheck {
   std::map<std::string, Hash128> checked_;
 };
 
-std::vector<std::string> names_of(const Catalog& catalog);
-// "2026-11-30T22:00:00Z"
-std::string utc_now();
-// From the system's generator.
-std::uint64_t random_number();
-
 }  // namespace sml

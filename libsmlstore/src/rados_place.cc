@@ -1,0 +1,113 @@
+#include "rados_place.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace sml {
+
+Error RadosPlace::error(int result, const std::string& what) const {
+  const auto say = [&](ErrorCode code, const std::string& why, std::string hint = {}) {
+    return Error(code, fmt::format("{}: {}", what, why), std::move(hint));
+  };
+  switch (-result) {
+    case ETIMEDOUT:
+      return say(ErrorCode::kUnavailable, fmt::format("no answer within {:g} s", timeout_s),
+                 "'ceph -s' shows whether the cluster is well; --ceph-timeout waits longer");
+    case ENOENT:
+      return say(ErrorCode::kCorrupt, fmt::format("it is missing from pool {}", pool));
+    case ENODATA:
+      return say(ErrorCode::kTruncated, "it is too short");
+    case ENOSPC:
+    case EDQUOT:
+      return say(ErrorCode::kIo, fmt::format("pool {} is full", pool),
+                 "'ceph df' shows the room that is left, 'ceph osd pool get-quota' its limits");
+    case EPERM:
+    case EACCES:
+      return say(ErrorCode::kIo, "not permitted", "'ceph auth get' shows what the user may do");
+    case EEXIST:
+      return say(ErrorCode::kAlreadyExists, "the object exists with other bytes");
+    case EIO:
+      return say(ErrorCode::kCorrupt, "the store cannot read the object: its copies are damaged",
+                 "'ceph health detail' shows what Ceph knows of it");
+    default:
+      return say(ErrorCode::kIo, std::generic_category().message(-result));
+  }
+}
+
+std::string object_name(std::uint64_t incarnation, std::uint64_t number) {
+  return fmt::format("{:016x}.{:08x}", incarnation, number);
+}
+
+std::string watch_name(std::uint64_t incarnation) { return fmt::format("{:016x}.w", incarnation); }
+
+std::uint64_t object_count(const CatalogEntry& entry) noexcept {
+  const std::uint64_t footer = entry.container_bytes - entry.blocks_end;
+  return 1 + entry.blocks + (footer + kFooterObjectBytes - 1) / kFooterObjectBytes;
+}
+
+void Operations::begin(std::uint64_t bytes) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return under_way_ == 0 || (under_way_ < most_ && bytes_ + bytes <= kMostBytes);
+  });
+  ++under_way_;
+  bytes_ += bytes;
+}
+
+void Operations::end(int result, std::uint64_t bytes, const std::string& object) {
+  const std::lock_guard lock(mutex_);
+  --under_way_;
+  bytes_ -= bytes;
+  if (result < 0 && result_ == 0) {
+    result_ = result;
+    object_ = object;
+  }
+  // Under the lock: who waits may destroy this as soon as it is free.
+  changed_.notify_all();
+}
+
+void Operations::wait() noexcept {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return under_way_ == 0; });
+}
+
+std::optional<Error> Operations::failure(const RadosPlace& place, const std::string& what) const {
+  const std::lock_guard lock(mutex_);
+  if (result_ == 0) return std::nullopt;
+  return place.error(result_, fmt::format("{} {}", what, object_));
+}
+
+void delete_objects(const RadosPlace& place, std::uint64_t incarnation, std::uint64_t first,
+                    std::uint64_t end) {
+  Operations deletions(kMaxWrites);
+  std::mutex mutex;
+  std::uint64_t found_end = first;  // behind the last object that was there
+  for (std::uint64_t number = first; end == 0 || number < end; ++number) {
+    deletions.begin();
+    if (end == 0) {
+      const std::lock_guard lock(mutex);
+      // Up to kMaxWrites have not answered yet.
+      if (number > found_end + 2 * kMaxWrites) {
+        deletions.end(0, 0, {});
+        break;
+      }
+    }
+    const std::string name = object_name(incarnation, number);
+    place.objects->remove(name, [&, number, name](int result) {
+      if (result == 0) {
+        const std::lock_guard lock(mutex);
+        found_end = std::max(found_end, number + 1);
+      }
+      deletions.end(result == -ENOENT ? 0 : result, 0, name);
+    });
+  }
+  deletions.wait();
+  if (const auto failure = deletions.failure(place, "deleting object"))
+    throw failure->within(place.path);
+}
+
+}  // namespace sml

@@ -1,0 +1,44 @@
+// A container that is written to Ceph.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rados_place.h"
+#include "smlformat/bytes.h"
+#include "smlstore/catalog.h"
+
+namespace sml {
+
+// For one thread.
+class RadosSink final : public ByteSink {
+ public:
+  // `resumed`: objects may be there already. Those with the bytes that are appended are kept,
+  // others are replaced.
+  RadosSink(RadosPlace place, std::uint64_t incarnation, bool resumed);
+
+  void append(ByteView bytes) override;
+  void begin_footer() override;
+  void restart() override;
+  // Everything is written when it returns: the place of a sealed container, without name. Throws
+  // kInvalidArgument where what was appended does not end as a container does.
+  CatalogEntry finish();
+
+ private:
+  void put(ByteView bytes);
+  void put_again(const std::string& name, ByteView bytes, std::uint32_t crc);
+  void forget();
+  void check() const;
+
+  RadosPlace place_;
+  std::uint64_t incarnation_;
+  bool resumed_;
+  std::uint64_t objects_ = 0;
+  CatalogEntry entry_;
+  bool in_footer_ = false;
+  Buffer footer_;  // of the object under way
+  Bytes tail_;     // the last bytes of the footer, as many as a tail has
+  Operations writes_{kMaxWrites};
+};
+
+}  // namespace sml
