@@ -72,6 +72,7 @@ Destination::Destination(DestinationOptions options) : options_(std::move(option
                 options_.resume};
   store_ = Store::open(location, options_.store);
   path_ = store_->place(container_.name);
+  store_->settle();
   if (options_.resume && !options_.overwrite) {
     const std::vector<std::string> names = store_->names();
     complete_ = std::find(names.begin(), names.end(), container_.name) != names.end();

@@ -69,13 +69,6 @@ void add_files(const std::string& directory, const DatasetOptions& options, Open
   }
 }
 
-void tell_strays(const std::string& directory, const Catalog& catalog,
-                 const DatasetOptions& options) {
-  for (const std::string& file : list_containers(directory)) {
-    if (catalog.find(container_name(file)) == nullptr) options.on_stray(directory + file);
-  }
-}
-
 void add_catalogued(const Store& store, const Catalog& catalog, const Location& location,
                     Opened& opened) {
   for (const CatalogEntry& entry : catalog.containers) {
@@ -178,10 +171,10 @@ Dataset Dataset::open(const Location& given, const DatasetOptions& options) {
   const std::shared_ptr<Store> store = Store::open(location, options);
   Opened opened(options);
   std::optional<Catalog> catalog = store->catalog();
-  const std::string directory =
-      location.is_rados() ? "" : location.path + (location.path.ends_with('/') ? "" : "/");
   if (catalog) {
-    if (!location.is_rados() && options.on_stray) tell_strays(directory, *catalog, options);
+    if (options.on_stray) {
+      for (const std::string& name : store->strays()) options.on_stray(store->place(name));
+    }
     if (location.revision)
       catalog = within(location.path, [&] { return catalog->at(*location.revision); });
     add_catalogued(*store, *catalog, location, opened);
@@ -191,7 +184,7 @@ Dataset Dataset::open(const Location& given, const DatasetOptions& options) {
     throw Error(ErrorCode::kNotFound,
                 shown_path(location.path) + ": has no catalog, and so no revisions");
   } else {
-    add_files(directory, options, opened);
+    add_files(location.path + (location.path.ends_with('/') ? "" : "/"), options, opened);
   }
   return within(location.path, [&] {
     Dataset dataset = from(std::move(opened.containers));

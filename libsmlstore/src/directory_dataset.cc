@@ -19,6 +19,8 @@
 namespace sml {
 namespace {
 
+constexpr std::string_view kNewSuffix = ".new";
+
 bool exists(const std::string& path) noexcept {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0;
@@ -60,6 +62,7 @@ class PendingInDirectory final : public PendingContainer {
     const auto added = store_->open_file(sink_->unpublished_path());
     KeyCheck keys(*store_, container_.name, *added);
     const DirectoryLock lock(store_->directory(), stop);
+    store_->finish_publication();
     Catalog catalog = store_->catalog_or_files();
     if (catalog.find(container_.name) != nullptr && !container_.overwrite) {
       throw Error(ErrorCode::kAlreadyExists, store_->place(container_.name) + ": exists already",
@@ -94,6 +97,10 @@ std::string DirectoryDataset::place(std::string_view container) const {
 std::optional<Catalog> DirectoryDataset::catalog() const {
   const std::string path = directory_ + std::string(kCatalogName);
   if (!exists(path)) return std::nullopt;
+  return read_catalog(path);
+}
+
+Catalog DirectoryDataset::read_catalog(const std::string& path) {
   std::uint64_t bytes = 0;
   const FileDescriptor fd = open_regular_file(path, &bytes);
   if (bytes > kMaxCatalogBytes)
@@ -111,8 +118,13 @@ Catalog DirectoryDataset::catalog_or_files() const {
   if (std::optional<Catalog> there = catalog()) return *std::move(there);
   Catalog catalog;
   for (const std::string& file : list_containers(directory_)) {
-    const auto reader = open_file(directory_ + file);
-    catalog.containers.push_back(CatalogEntry::of(container_name(file), *reader));
+    const std::string name = container_name(file);
+    if (!is_container_name(name)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  shown_path(directory_ + file) + ": its name cannot stand in a catalog",
+                  "rename it: 1 to 200 bytes of UTF-8 and '.sml', no control bytes");
+    }
+    catalog.containers.push_back(CatalogEntry::of(name, *open_file(directory_ + file)));
   }
   // '-' comes before '.': the order of files is not that of names.
   std::sort(catalog.containers.begin(), catalog.containers.end(),
@@ -136,7 +148,8 @@ std::shared_ptr<const ContainerReader> DirectoryDataset::open_container(
   if (reader->id() != entry.id) {
     throw Error(ErrorCode::kCorrupt,
                 fmt::format("{}: is another container ({}) than the catalog lists ({})",
-                            shown_path(path), reader->id().hex(), entry.id.hex()));
+                            shown_path(path), reader->id().hex(), entry.id.hex()),
+                "sml rm removes it, file and entry; pack --overwrite replaces it");
   }
   return reader;
 }
@@ -146,9 +159,30 @@ std::shared_ptr<const ByteSource> DirectoryDataset::open_damaged(const std::stri
   return std::make_shared<const FileSource>(place(name), FileSource::Mapping::kNever);
 }
 
+void DirectoryDataset::finish_publication() const {
+  const std::string path = directory_ + std::string(kCatalogName);
+  const std::string fresh = path + std::string(kNewSuffix);
+  if (!exists(fresh)) return;
+  bool published = false;
+  try {
+    const Catalog next = read_catalog(fresh);
+    const std::optional<Catalog> now = catalog();
+    for (const CatalogEntry& entry : next.containers) {
+      if (entry.since != next.revision || next.revision != (now ? now->revision : 0) + 1) continue;
+      published = open_file(place(entry.name))->id() == entry.id;
+    }
+  } catch (const Error&) {
+    published = false;  // cut off while it was written, or before its container was in place
+  }
+  if (!published) return remove_file(fresh);
+  if (::rename(fresh.c_str(), path.c_str()) != 0)
+    throw system_error(path, "cannot rename into place", errno);
+}
+
 void DirectoryDataset::write(const Catalog& catalog, const std::function<void()>& commit) const {
   const std::string path = directory_ + std::string(kCatalogName);
-  const std::string fresh = path + ".new";  // one writer at a time: the lock is held
+  const std::string fresh =
+      path + std::string(kNewSuffix);  // one writer at a time: the lock is held
   const std::string text = catalog.encode();
   try {
     FileDescriptor fd(open_path(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0666));
@@ -165,6 +199,12 @@ void DirectoryDataset::write(const Catalog& catalog, const std::function<void()>
   const FileDescriptor parent(open_path(directory_, O_RDONLY | O_DIRECTORY));
   if (parent && ::fsync(parent.get()) != 0 && errno != EINVAL && errno != ENOTSUP)
     throw system_error(directory_, "cannot sync directory", errno);
+}
+
+void DirectoryDataset::settle() {
+  if (!exists(directory_ + std::string(kCatalogName) + std::string(kNewSuffix))) return;
+  const DirectoryLock lock(directory_);
+  finish_publication();
 }
 
 void DirectoryDataset::check(const NewContainer& container) const {
@@ -197,9 +237,24 @@ std::vector<std::string> DirectoryDataset::names() const {
   return names;
 }
 
+std::vector<std::string> DirectoryDataset::strays() const {
+  std::vector<std::string> names;
+  if (!exists(directory_)) return names;
+  // Listed before the catalog is read: what is published meanwhile is in both.
+  const std::vector<std::string> files = list_containers(directory_);
+  const std::optional<Catalog> there = catalog();
+  if (!there) return names;
+  for (const std::string& file : files) {
+    std::string name = container_name(file);
+    if (there->find(name) == nullptr) names.push_back(std::move(name));
+  }
+  return names;
+}
+
 // Also containers that are damaged or missing can be removed: none is opened.
 void DirectoryDataset::remove(const std::vector<std::string>& names) {
   const DirectoryLock lock(directory_);
+  finish_publication();
   std::optional<Catalog> there = catalog();
   for (const std::string& name : names) {
     if (there ? there->find(name) == nullptr : !exists(place(name)))
@@ -231,7 +286,8 @@ void DirectoryDataset::remove_dataset() {
     if (!names().empty())
       throw Error(ErrorCode::kInvalidArgument,
                   shown_path(directory_) + ": the data set is not empty");
-    remove_file(directory_ + std::string(kCatalogName));
+    for (const std::string_view suffix : {std::string_view(), kNewSuffix})
+      remove_file(directory_ + std::string(kCatalogName) + std::string(suffix));
   }
   remove_unused_directory(directory_);
 }

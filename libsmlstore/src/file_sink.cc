@@ -99,7 +99,7 @@ class TemporaryName {
     return recipe;
   }
 
-  // "NAME.sml" of a name that path() gave, as far as it was not cut; nothing for others.
+  // "NAME.sml" of a name that path() gave, where it was not cut; nothing for others.
   static std::optional<std::string> destination_of(std::string_view name) {
     if (name.size() < 3 + kDigits + kSuffix.size() || !name.starts_with('.') ||
         !name.ends_with(kSuffix)) {
@@ -111,6 +111,7 @@ class TemporaryName {
     if (!name.ends_with('.') || digits.find_first_not_of("0123456789abcdef") != digits.npos)
       return std::nullopt;
     name.remove_suffix(1);
+    if (!name.ends_with(kContainerSuffix)) return std::nullopt;
     return std::string(name);
   }
 
@@ -403,7 +404,8 @@ std::vector<UnpublishedFile> list_unpublished(const std::string& directory) {
     if (!base) continue;
     UnpublishedFile file{prefix + name, prefix + *base, false};
     const FileDescriptor fd(open_path(file.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
-    if (!fd) continue;
+    struct stat status {};
+    if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
     file.alive = lock_file(fd.get()) == EWOULDBLOCK;
     found.push_back(std::move(file));
   }
@@ -419,7 +421,9 @@ bool remove_unpublished(const std::string& path) {
     throw system_error(path, "cannot open", errno);
   }
   // Removed while it is locked: nobody continues it.
-  if (lock_file(fd.get()) == EWOULDBLOCK) return false;
+  const int error = lock_file(fd.get());
+  if (error == EWOULDBLOCK) return false;
+  if (error != 0) throw system_error(path, "cannot lock", error);
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
     throw system_error(path, "cannot remove", errno);
   return true;

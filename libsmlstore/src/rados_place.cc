@@ -30,6 +30,9 @@ Error RadosPlace::error(int result, const std::string& what) const {
       return say(ErrorCode::kIo, "not permitted", "'ceph auth get' shows what the user may do");
     case EEXIST:
       return say(ErrorCode::kAlreadyExists, "the object exists with other bytes");
+    case ENOTCONN:
+      return say(ErrorCode::kUnavailable,
+                 "the connection was away for long, and another process may have taken over");
     case EIO:
       return say(ErrorCode::kCorrupt, "the store cannot read the object: its copies are damaged",
                  "'ceph health detail' shows what Ceph knows of it");
@@ -62,6 +65,7 @@ void Operations::end(int result, std::uint64_t bytes, const std::string& object)
   const std::lock_guard lock(mutex_);
   --under_way_;
   bytes_ -= bytes;
+  if (result == -ETIMEDOUT) unanswered_ = true;
   if (result < 0 && result_ == 0) {
     result_ = result;
     object_ = object;
@@ -75,33 +79,57 @@ void Operations::wait() noexcept {
   changed_.wait(lock, [&] { return under_way_ == 0; });
 }
 
+bool Operations::unanswered() const {
+  const std::lock_guard lock(mutex_);
+  return unanswered_;
+}
+
 std::optional<Error> Operations::failure(const RadosPlace& place, const std::string& what) const {
   const std::lock_guard lock(mutex_);
   if (result_ == 0) return std::nullopt;
   return place.error(result_, fmt::format("{} {}", what, object_));
 }
 
+std::vector<std::optional<std::uint64_t>> object_sizes(const RadosPlace& place,
+                                                       std::uint64_t incarnation,
+                                                       std::uint64_t first, std::uint64_t count) {
+  // Where the end is unknown, in steps that are long enough for a gap to fill one.
+  constexpr std::uint64_t kStep = 2 * kMaxWrites;
+  std::vector<std::optional<std::uint64_t>> sizes;
+  std::uint64_t end = 0;  // behind the last one that is there
+  while (count == 0 ? sizes.size() <= end + kMaxWrites : sizes.size() < count) {
+    const std::uint64_t from = sizes.size();
+    sizes.resize(count == 0 ? from + kStep : count);
+    Operations questions(kMaxWrites);
+    for (std::uint64_t i = from; i < sizes.size(); ++i) {
+      questions.begin();
+      const std::string name = object_name(incarnation, first + i);
+      std::optional<std::uint64_t>& size = sizes[i];
+      place.objects->stat(name, [&questions, &size, name](int result, std::uint64_t bytes,
+                                                          std::optional<std::uint32_t>) {
+        if (result == 0) size = bytes;
+        questions.end(result == -ENOENT ? 0 : result, 0, name);
+      });
+    }
+    questions.wait();
+    if (const auto failure = questions.failure(place, "looking at object"))
+      throw failure->within(place.path);
+    for (std::uint64_t i = from; i < sizes.size(); ++i) {
+      if (sizes[i]) end = i + 1;
+    }
+  }
+  if (count == 0) sizes.resize(end);
+  return sizes;
+}
+
 void delete_objects(const RadosPlace& place, std::uint64_t incarnation, std::uint64_t first,
                     std::uint64_t end) {
+  if (end == 0) end = first + object_sizes(place, incarnation, first, 0).size();
   Operations deletions(kMaxWrites);
-  std::mutex mutex;
-  std::uint64_t found_end = first;  // behind the last object that was there
-  for (std::uint64_t number = first; end == 0 || number < end; ++number) {
+  while (end > first) {
+    const std::string name = object_name(incarnation, --end);
     deletions.begin();
-    if (end == 0) {
-      const std::lock_guard lock(mutex);
-      // Up to kMaxWrites have not answered yet.
-      if (number > found_end + 2 * kMaxWrites) {
-        deletions.end(0, 0, {});
-        break;
-      }
-    }
-    const std::string name = object_name(incarnation, number);
-    place.objects->remove(name, [&, number, name](int result) {
-      if (result == 0) {
-        const std::lock_guard lock(mutex);
-        found_end = std::max(found_end, number + 1);
-      }
+    place.objects->remove(name, [&deletions, name](int result) {
       deletions.end(result == -ENOENT ? 0 : result, 0, name);
     });
   }

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "objects.h"
 #include "smlformat/error.h"
@@ -41,8 +42,16 @@ inline constexpr std::size_t kMaxWrites = 32;
 // How many objects a container has.
 std::uint64_t object_count(const CatalogEntry& entry) noexcept;
 
+// The sizes of an incarnation's objects from number `first` on, asked for in parallel; nothing for
+// those that are missing. Of `count` of them; where that is 0, until more than kMaxWrites are
+// missing in a row, and the last one is there.
+std::vector<std::optional<std::uint64_t>> object_sizes(const RadosPlace& place,
+                                                       std::uint64_t incarnation,
+                                                       std::uint64_t first, std::uint64_t count);
+
 // Deletes the objects of an incarnation from `first` on, in parallel, up to `end`; where that is 0,
-// until more than kMaxWrites are missing in a row. Those missing count as deleted.
+// those that object_sizes() finds, from the last one down: if it is cut off, they can be found
+// again. Those missing count as deleted.
 void delete_objects(const RadosPlace& place, std::uint64_t incarnation, std::uint64_t first,
                     std::uint64_t end);
 
@@ -59,6 +68,8 @@ class Operations {
   // Called from any thread.
   void end(int result, std::uint64_t bytes, const std::string& object);
   void wait() noexcept;
+  // Whether one timed out: it may be made all the same.
+  bool unanswered() const;
   // What the first result means that was none of success, "WHAT OBJECT: ..."; else nothing.
   std::optional<Error> failure(const RadosPlace& place, const std::string& what) const;
 
@@ -71,6 +82,7 @@ class Operations {
   std::size_t under_way_ = 0;
   std::uint64_t bytes_ = 0;
   int result_ = 0;
+  bool unanswered_ = false;
   std::string object_;
 };
 

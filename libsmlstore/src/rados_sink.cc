@@ -12,8 +12,9 @@
 
 namespace sml {
 
-RadosSink::RadosSink(RadosPlace place, std::uint64_t incarnation, bool resumed)
-    : place_(std::move(place)), incarnation_(incarnation), resumed_(resumed) {
+RadosSink::RadosSink(RadosPlace place, std::uint64_t incarnation, const ObjectWatch& watch,
+                     bool resumed)
+    : place_(std::move(place)), incarnation_(incarnation), watch_(watch), resumed_(resumed) {
   forget();
 }
 
@@ -35,9 +36,14 @@ void RadosSink::put(ByteView bytes) {
   check();
   const std::string name = object_name(incarnation_, objects_++);
   const std::uint32_t crc = crc32c(bytes);
-  const std::uint64_t size = bytes.size();
+  writes_.begin(bytes.size());
   if (resumed_) return put_again(name, bytes, crc);
-  writes_.begin(size);
+  create(name, bytes, crc);
+}
+
+// A write that has begun.
+void RadosSink::create(const std::string& name, ByteView bytes, std::uint32_t crc) {
+  const std::uint64_t size = bytes.size();
   place_.objects->create(name, bytes, crc, [this, name, crc, size](int result) {
     if (result != -EEXIST) return writes_.end(result, size, name);
     // A write that was thought lost may have been made all the same.
@@ -52,23 +58,19 @@ void RadosSink::put(ByteView bytes) {
 // An object that an interrupted pack may have written. What it says of itself is not enough: the
 // store computes the checksum of what is there.
 void RadosSink::put_again(const std::string& name, ByteView bytes, std::uint32_t crc) {
-  const auto put_anew = [this, name, crc,
-                         owned = std::make_shared<const Bytes>(bytes.begin(), bytes.end())] {
-    place_.objects->create(name, *owned, crc, [this, name, size = owned->size()](int result) {
-      writes_.end(result, size, name);
-    });
-  };
-  const std::uint64_t size = bytes.size();
-  writes_.begin(size);
-  place_.objects->checksum(
-      name, size, [this, name, crc, size, put_anew](int result, std::uint32_t there) {
-        if (result == 0 && there == crc) return writes_.end(0, size, name);
-        if (result == -ENOENT) return put_anew();
-        place_.objects->remove(name, [this, name, size, put_anew](int removed) {
-          if (removed == 0 || removed == -ENOENT) return put_anew();
-          writes_.end(removed, size, name);
-        });
-      });
+  const auto owned = std::make_shared<const Bytes>(bytes.begin(), bytes.end());
+  place_.objects->checksum(name, owned->size(),
+                           [this, name, crc, owned](int result, std::uint32_t there) {
+                             if (result == 0 && there == crc)
+                               return writes_.end(0, owned->size(), name);
+                             if (result == -ENOENT) return create(name, *owned, crc);
+                             if (watch_.lost()) return writes_.end(-ENOTCONN, owned->size(), name);
+                             place_.objects->remove(name, [this, name, crc, owned](int removed) {
+                               if (removed == 0 || removed == -ENOENT)
+                                 return create(name, *owned, crc);
+                               writes_.end(removed, owned->size(), name);
+                             });
+                           });
 }
 
 void RadosSink::begin_footer() {
@@ -97,9 +99,20 @@ void RadosSink::append(ByteView bytes) {
   }
 }
 
-void RadosSink::restart() {
+bool RadosSink::unanswered() {
+  writes_.wait();
+  return writes_.unanswered();
+}
+
+// All writes have been made, and what is there is still this packer's.
+void RadosSink::settle() {
   writes_.wait();
   check();
+  if (resumed_ && watch_.lost()) throw place_.located_error(-ENOTCONN, "deleting objects");
+}
+
+void RadosSink::restart() {
+  settle();
   if (objects_ > 0 || resumed_) delete_objects(place_, incarnation_, 0, resumed_ ? 0 : objects_);
   forget();
 }
@@ -107,8 +120,7 @@ void RadosSink::restart() {
 CatalogEntry RadosSink::finish() {
   if (!footer_.empty()) put(footer_);
   footer_.clear();
-  writes_.wait();
-  check();
+  settle();
   if (resumed_) delete_objects(place_, incarnation_, objects_, 0);
   if (tail_.size() != Tail::kBytes)
     throw Error(ErrorCode::kInvalidArgument, "what was written is no container");

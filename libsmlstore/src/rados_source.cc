@@ -187,16 +187,8 @@ void MissingAsZeros::read(std::uint64_t offset, MutableBytes out) const {
 
 ObjectsSource::ObjectsSource(RadosPlace place, std::uint64_t incarnation, std::uint64_t objects)
     : place_(std::move(place)), incarnation_(incarnation) {
-  std::uint64_t missing = 0;  // in a row
-  for (std::uint64_t number = 0; objects == 0 ? missing <= kMaxWrites : number < objects;
-       ++number) {
-    const std::string name = object_name(incarnation_, number);
-    const Answer<std::uint64_t> bytes = size_of(place_, name);
-    if (bytes.result < 0 && bytes.result != -ENOENT)
-      throw place_.located_error(bytes.result, "object " + name);
-    missing = bytes.result < 0 ? missing + 1 : 0;
-    ends_.push_back(size() + (bytes.result < 0 ? 0 : bytes.value));
-  }
+  for (const auto& bytes : object_sizes(place_, incarnation_, 0, objects))
+    ends_.push_back(size() + bytes.value_or(0));
 }
 
 void ObjectsSource::read(std::uint64_t offset, MutableBytes out) const {

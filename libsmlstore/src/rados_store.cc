@@ -73,16 +73,18 @@ class PendingInRados final : public PendingContainer {
         incarnation_(random_number()),
         owner_(random_number()) {
     announce();
-    sink_.emplace(store_->where(), incarnation_, resumed_);
+    sink_.emplace(store_->where(), incarnation_, *watch_, resumed_);
   }
   ~PendingInRados() override {
     // What is being written must have arrived before it is deleted.
+    if (sink_) unanswered_ = sink_->unanswered();
     sink_.reset();
+    watch_.reset();
     if (published_ || container_.resume) return;
     try {
       withdraw();
     } catch (const std::exception&) {
-      // It stays announced, and `sml rm --unsealed` finds it.
+      // It stays in the catalog, and `sml rm --unsealed` finds it.
     }
   }
   PendingInRados(const PendingInRados&) = delete;
@@ -102,6 +104,7 @@ class PendingInRados final : public PendingContainer {
 
  private:
   void announce();
+  bool is_in_catalog() const;
   void withdraw();
 
   std::shared_ptr<RadosStore> store_;
@@ -111,26 +114,40 @@ class PendingInRados final : public PendingContainer {
   std::unique_ptr<ObjectWatch> watch_;
   bool resumed_ = false;  // an interrupted pack is continued
   std::optional<RadosSink> sink_;
+  bool unanswered_ = false;  // a write may still be made
   bool published_ = false;
 };
 
-// Throws where a container cannot be begun.
+// Throws where a container cannot be begun, apart from another that packs it.
 void check_can_join(const Catalog& catalog, const NewContainer& container,
                     const RadosStore& store) {
-  if (const CatalogEntry* entry = catalog.find(container.name); entry && !container.overwrite) {
-    throw Error(ErrorCode::kAlreadyExists, store.place(container.name) + ": exists already",
-                "--overwrite replaces it");
+  const std::string where = store.place(container.name);
+  if (where.find('?') != std::string::npos || Location::parse(where).revision) {
+    throw Error(ErrorCode::kInvalidArgument, where + ": no name in Ceph",
+                "a location ends a name at '?', and at '@' before digits");
   }
+  if (const CatalogEntry* entry = catalog.find(container.name); entry && !container.overwrite) {
+    throw Error(ErrorCode::kAlreadyExists, where + ": exists already", "--overwrite replaces it");
+  }
+  catalog.check_membership(container.membership, container.name);
+}
+
+// Throws where the container is being packed, or was and cannot be continued.
+void check_can_begin(const Catalog& catalog, const NewContainer& container,
+                     const RadosStore& store) {
+  check_can_join(catalog, container, store);
   if (const Announcement* other = catalog.find_announced(container.name)) {
     if (store.is_alive(other->incarnation)) {
       throw Error(ErrorCode::kUnavailable, fmt::format("{}: is being packed since {}",
                                                        store.place(container.name), other->since));
     }
     if (!container.resume) {
+      constexpr std::uint32_t kNever = 0;
       throw Error(ErrorCode::kAlreadyExists,
                   fmt::format("{}: was begun at {} and never sealed", store.place(container.name),
                               other->since),
-                  "--resume continues it; 'sml rm --unsealed' removes what packers left");
+                  fmt::format("{}'sml rm --unsealed' removes what packers left",
+                              other->recipe == kNever ? "" : "--resume continues it; "));
     }
     if (other->recipe != container.recipe) {
       throw Error(
@@ -139,24 +156,34 @@ void check_can_join(const Catalog& catalog, const NewContainer& container,
           "'sml rm --unsealed' removes what it left, to start anew");
     }
   }
-  catalog.check_membership(container.membership, container.name);
 }
 
+// Watched first: a packer that is announced and not watched counts as dead.
 void PendingInRados::announce() {
-  store_->update([&](Catalog& catalog) {
-    check_can_join(catalog, container_, *store_);
-    const Announcement* const left = catalog.find_announced(container_.name);
-    resumed_ = left != nullptr;
-    if (resumed_) incarnation_ = left->incarnation;
-    catalog.announce({container_.name, incarnation_, owner_, container_.recipe,
-                      container_.membership, utc_now()});
-  });
+  const Catalog seen = store_->catalog().value_or(Catalog());
+  check_can_begin(seen, container_, *store_);
+  const Announcement* const left = seen.find_announced(container_.name);
+  resumed_ = left != nullptr;
+  if (resumed_) incarnation_ = left->incarnation;
+  const std::string watched = watch_name(incarnation_);
+  const int result = store_->where().objects->watch(watched, watch_);
+  if (result < 0) throw store_->where().located_error(result, "watching " + watched);
   try {
-    const int result = store_->where().objects->watch(watch_name(incarnation_), watch_);
-    if (result < 0)
-      throw store_->where().located_error(result, "watching " + watch_name(incarnation_));
+    store_->update([&](Catalog& catalog) {
+      check_can_join(catalog, container_, *store_);
+      const Announcement* const now = catalog.find_announced(container_.name);
+      const bool as_seen =
+          (now == nullptr) == (left == nullptr) && (now == nullptr || now->owner == left->owner);
+      if (!as_seen) {
+        throw Error(ErrorCode::kUnavailable, store_->place(container_.name) +
+                                                 ": another process began or removed it just now");
+      }
+      catalog.announce({container_.name, incarnation_, owner_, container_.recipe,
+                        container_.membership, utc_now()});
+    });
   } catch (...) {
-    withdraw();
+    watch_.reset();
+    if (!resumed_) store_->where().objects->remove(watched, [](int) {});
     throw;
   }
 }
@@ -168,36 +195,52 @@ void PendingInRados::publish(const std::stop_token& stop) {
   CatalogEntry complete = CatalogEntry::of(container_.name, *reader);
   complete.incarnation = incarnation_;
   KeyCheck keys(*store_, container_.name, *reader);
-  store_->update(
-      [&](Catalog& catalog) {
-        const Announcement* const own = catalog.find_announced(container_.name);
-        if (own == nullptr || own->owner != owner_) {
-          throw Error(ErrorCode::kUnavailable,
-                      store_->place(container_.name) +
-                          ": another process has taken over or removed what was packed");
-        }
-        catalog.check_membership(container_.membership, container_.name);
-        keys.run(catalog);
-        std::erase_if(catalog.announced,
-                      [&](const Announcement& one) { return one.name == container_.name; });
-        if (const CatalogEntry* replaced = catalog.find(container_.name))
-          catalog.removed.push_back(
-              {replaced->name, replaced->incarnation, object_count(*replaced)});
-        catalog.add(complete);
-      },
-      stop);
+  try {
+    store_->update(
+        [&](Catalog& catalog) {
+          const Announcement* const own = catalog.find_announced(container_.name);
+          if (own == nullptr || own->owner != owner_) {
+            throw Error(ErrorCode::kUnavailable,
+                        store_->place(container_.name) +
+                            ": another process has taken over or removed what was packed");
+          }
+          catalog.check_membership(container_.membership, container_.name);
+          keys.run(catalog);
+          std::erase_if(catalog.announced,
+                        [&](const Announcement& one) { return one.name == container_.name; });
+          if (const CatalogEntry* replaced = catalog.find(container_.name))
+            catalog.removed.push_back(
+                {replaced->name, replaced->incarnation, object_count(*replaced)});
+          catalog.add(complete);
+        },
+        stop);
+  } catch (const Error& error) {
+    // A change that was given up may have been made, and the catalog changed again since.
+    if (error.code() != ErrorCode::kUnavailable || !is_in_catalog()) throw;
+  }
   published_ = true;
   watch_.reset();
   store_->where().objects->remove(watch_name(incarnation_), [](int) {});
-  if (container_.overwrite) store_->delete_removed();
+  if (!container_.overwrite) return;
+  try {
+    store_->delete_removed();
+  } catch (const Error&) {
+    // What was replaced stays in the catalog as removed, for who removes next.
+  }
+}
+
+bool PendingInRados::is_in_catalog() const {
+  const Catalog catalog = store_->catalog().value_or(Catalog());
+  const CatalogEntry* const entry = catalog.find(container_.name);
+  return entry != nullptr && entry->incarnation == incarnation_;
 }
 
 // Takes back what was not published.
 void PendingInRados::withdraw() {
-  watch_.reset();
   bool own = false;
   store_->update([&](Catalog& catalog) { own = give_up(catalog, container_.name, owner_); });
-  if (own) store_->delete_removed();
+  // A write without an answer may still be made as long as this process lives: then others delete.
+  if (own && !unanswered_) store_->delete_removed();
 }
 
 }  // namespace
@@ -219,20 +262,28 @@ Catalog RadosStore::decode(const Objects::Versioned& stored) const {
 
 std::optional<Catalog> RadosStore::catalog() const {
   Objects::Versioned stored;
-  const int result = place_.objects->get(kCatalogObject, stored);
-  if (result == -ENOENT) return std::nullopt;
-  if (result < 0) throw place_.located_error(result, "reading the catalog");
+  if (!read_catalog(stored)) return std::nullopt;
   return decode(stored);
+}
+
+bool RadosStore::read_catalog(Objects::Versioned& stored) const {
+  const int result = place_.objects->get(kCatalogObject, stored);
+  if (result == -ENOENT) return false;
+  if (result < 0) throw place_.located_error(result, "reading the catalog");
+  if (stored.version.empty()) {
+    throw Error(ErrorCode::kCorrupt,
+                place_.path + ": catalog: its object has no attribute 'version'");
+  }
+  return true;
 }
 
 void RadosStore::update(const std::function<void(Catalog&)>& change, const std::stop_token& stop) {
   for (Backoff backoff;; backoff.wait(stop)) {
     Objects::Versioned stored;
-    int result = place_.objects->get(kCatalogObject, stored);
-    if (result < 0 && result != -ENOENT) throw place_.located_error(result, "reading the catalog");
-    Catalog catalog = result == 0 ? decode(stored) : Catalog();
+    Catalog catalog = read_catalog(stored) ? decode(stored) : Catalog();
     change(catalog);
-    result = place_.objects->put(kCatalogObject, as_bytes(catalog.encode()), stored.version);
+    const int result =
+        place_.objects->put(kCatalogObject, as_bytes(catalog.encode()), stored.version);
     if (result == 0) return;
     if (result != -ECANCELED) throw place_.located_error(result, "changing the catalog");
   }
@@ -290,7 +341,7 @@ std::shared_ptr<const ByteSource> RadosStore::open_damaged(const std::string& na
 }
 
 void RadosStore::check(const NewContainer& container) const {
-  check_can_join(catalog().value_or(Catalog()), container, *this);
+  check_can_begin(catalog().value_or(Catalog()), container, *this);
 }
 
 std::unique_ptr<PendingContainer> RadosStore::create(const NewContainer& container) {
@@ -339,32 +390,28 @@ std::vector<Store::Unsealed> RadosStore::unsealed() const {
   const std::optional<Catalog> now = catalog();
   if (!now) return found;
   for (const Announcement& one : now->announced)
-    found.push_back({one.name, one.since, is_alive(one.incarnation), one.incarnation, {}});
-  for (const Removal& one : now->removed)
-    found.push_back({one.name, {}, false, one.incarnation, {}});
+    found.push_back({one.name, one.since, is_alive(one.incarnation), one.owner, {}});
+  for (const Removal& one : now->removed) found.push_back({one.name, {}, false, 0, {}});
   return found;
 }
 
 void RadosStore::remove_unsealed(const Unsealed& one) {
-  if (is_alive(one.incarnation))
-    throw Error(ErrorCode::kUnavailable, place(one.name) + ": is being packed");
-  update([&](Catalog& catalog) {
-    for (const Announcement& announced : std::vector(catalog.announced)) {
-      if (announced.incarnation == one.incarnation)
-        give_up(catalog, announced.name, announced.owner);
-    }
-  });
+  if (one.owner != 0) {
+    update([&](Catalog& catalog) {
+      if (!give_up(catalog, one.name, one.owner) && catalog.find_announced(one.name) != nullptr)
+        throw Error(ErrorCode::kUnavailable, place(one.name) + ": is being packed");
+    });
+  }
   delete_removed();
 }
 
 void RadosStore::remove_dataset() {
   Objects::Versioned stored;
-  int result = place_.objects->get(kCatalogObject, stored);
-  if (result < 0) throw place_.located_error(result, "reading the catalog");
+  if (!read_catalog(stored)) return;
   const Catalog catalog = decode(stored);
   if (!catalog.containers.empty() || !catalog.announced.empty() || !catalog.removed.empty())
     throw Error(ErrorCode::kInvalidArgument, place_.path + ": the data set is not empty");
-  result = place_.objects->remove_version(kCatalogObject, stored.version);
+  const int result = place_.objects->remove_version(kCatalogObject, stored.version);
   if (result == -ECANCELED)
     throw Error(ErrorCode::kUnavailable, place_.path + ": the data set was changed meanwhile");
   if (result < 0) throw place_.located_error(result, "removing the catalog");

@@ -16,9 +16,11 @@ class RadosStore final : public Store, public std::enable_shared_from_this<Rados
   std::optional<Catalog> catalog() const override;
   std::shared_ptr<const ContainerReader> open_container(const CatalogEntry& entry) const override;
   std::shared_ptr<const ByteSource> open_damaged(const std::string& name) const override;
+  void settle() override {}
   void check(const NewContainer& container) const override;
   std::unique_ptr<PendingContainer> create(const NewContainer& container) override;
   std::vector<std::string> names() const override;
+  std::vector<std::string> strays() const override { return {}; }
   void remove(const std::vector<std::string>& names) override;
   std::vector<Unsealed> unsealed() const override;
   void remove_unsealed(const Unsealed& one) override;
@@ -33,6 +35,7 @@ class RadosStore final : public Store, public std::enable_shared_from_this<Rados
   const RadosPlace& where() const noexcept { return place_; }
 
  private:
+  bool read_catalog(Objects::Versioned& stored) const;  // whether there is one
   Catalog decode(const Objects::Versioned& stored) const;
 
   RadosPlace place_;

@@ -4,13 +4,11 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <future>
 #include <memory>
 #include <optional>
 #include <random>
 #include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +17,7 @@
 
 #include <doctest/doctest.h>
 
+#include "pools.h"
 #include "smlformat/checksum.h"
 #include "smlformat/error.h"
 
@@ -29,13 +28,6 @@ using sml::ByteView;
 using sml::Objects;
 
 constexpr std::size_t kMiB = 1024 * 1024;
-
-std::vector<std::string> pools() {
-  std::istringstream names(std::getenv("SML_TEST_POOLS"));
-  std::vector<std::string> out;
-  for (std::string name; names >> name;) out.push_back(name);
-  return out;
-}
 
 Bytes random_bytes(std::size_t count, std::uint64_t seed) {
   Bytes out(count);

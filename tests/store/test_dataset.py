@@ -140,6 +140,81 @@ class DatasetTest(StoreTest):
         self.ok("cp", "set/two.sml", "set/")
         self.assertEqual(self.keys("set"), ["a", "b"])
 
+    def test_a_publication_that_was_cut_off_is_finished_or_forgotten(self):
+        for name in ("a", "b", "c"):
+            self.write(f"{name}/{name}", name.encode())
+        catalog, fresh = "set/.sml-catalog", "set/.sml-catalog.new"
+        for replaced in (True, False):
+            with self.subTest(replaced=replaced):
+                self.ok("pack", "a", "-o", "set/", "--name", "one")
+                before, one = self.read(catalog), self.read("set/one.sml")
+                name = "one" if replaced else "two"
+                self.ok("pack", "b", "-o", "set/", "--name", name, "--overwrite")
+                after, packed = self.read(catalog), self.read(f"set/{name}.sml")
+                pack_c = ("pack", "c", "-o", "set/", "--name", "three")
+                # Cut off behind the container, before the catalog.
+                for then in (
+                    ("pack", "b", "-o", "set/", "--name", name, "--resume"),
+                    pack_c,
+                    ("cp", f"set/{name}.sml", "set/"),
+                    ("rm", f"set/{name}.sml"),
+                ):
+                    self.write(catalog, before)
+                    self.write(fresh, after)
+                    self.write(f"set/{name}.sml", packed)
+                    if replaced:
+                        self.fails(1, "is another container", "ls", "set")
+                    done = self.run_sml(*then)
+                    self.assertEqual(done.returncode, 0, (then, done.stderr))
+                    keys = {b"b"} if replaced else {b"a", b"b"}
+                    if then is pack_c:
+                        keys |= {b"c"}
+                    if then[0] == "rm":
+                        keys -= {b"b"}
+                    self.assertEqual(set(self.run_sml("ls", "set").stdout.split()), keys)
+                    self.assertFalse(os.path.exists(self.path(fresh)))
+                    if then is pack_c:
+                        os.remove(self.path("set/three.sml"))
+                # Cut off before the container, or while the catalog was written.
+                for written in (after, after[:40], b""):
+                    self.write(catalog, before)
+                    self.write(fresh, written)
+                    self.write("set/one.sml", one)
+                    if not replaced and os.path.exists(self.path("set/two.sml")):
+                        os.remove(self.path("set/two.sml"))
+                    self.assertEqual(self.keys("set"), ["a"])
+                    self.ok(*pack_c)
+                    self.assertEqual(self.keys("set"), ["a", "c"])
+                    os.remove(self.path("set/three.sml"))
+                self.ok("rm", "set/three.sml")
+                self.ok("rm", "--recursive", "set")
+
+    def test_what_is_not_the_data_sets_own_is_not_removed(self):
+        self.write("a/a", b"a")
+        self.ok("pack", "a", "-o", "set/", "--name", "one")
+        self.ok("pack", "a", "--prefix", "x/", "-o", "two.sml")
+        for name in (".x.0123456789abcdef.tmp", ".x.sml.0123456789abcdeg.tmp", ".sml.0123456789abcdef.tmp"):
+            self.write(f"set/{name}", b"foreign")
+        os.mkfifo(self.path("set/.y.sml.0123456789abcdef.tmp"))
+        os.mkdir(self.path("set/.z.sml.0123456789abcdef.tmp"))
+        os.rename(self.path("two.sml"), self.path("set/two.sml"))
+        before = sorted(os.listdir(self.path("set")))
+        self.ok("rm", "--unsealed", "set")
+        self.fails(1, "set/two.sml: the data set's catalog does not list it", "rm", "--recursive", "set")
+        self.assertEqual(sorted(os.listdir(self.path("set"))), before)
+        self.ok("rm", "set/two.sml")
+        self.ok("rm", "--recursive", "set")
+        own = {b"one.sml", b"two.sml", b".sml-catalog", b".sml-lock"}
+        self.assertEqual(set(os.listdir(self.path("set"))) | own, set(before))
+
+    def test_a_file_whose_name_no_catalog_can_hold_is_told_before_packing(self):
+        self.write("a/a", b"a")
+        self.ok("pack", "a", "-o", "one.sml")
+        for name in (b"b\x01d", b"\xff", b"x" * 201):
+            self.write(b"set/" + name + b".sml", self.read("one.sml"))
+            self.fails(1, "its name cannot stand in a catalog", "pack", "no-such-source", "-o", "set/")
+            os.remove(self.path(b"set/" + name + b".sml"))
+
     @in_every_store
     def test_a_damaged_block_is_not_copied(self, store):
         self.files("a", 100)
@@ -212,6 +287,35 @@ class DatasetTest(StoreTest):
         while self.run_sml("rm", "--unsealed", store.location).stderr:
             pass
         self.assertEqual(store.left(), before)
+
+    @in_every_store
+    def test_removing_that_was_cut_off_is_done_again(self, store):
+        self.files("a", 1200, size=20000)
+        self.ok("pack", "a", "-o", "a.sml")
+        feed = self.ok("cat", "a.sml", "--all", "--format", "frames")
+        for unsealed in (True, False):
+            command = [SML, "pack", "--frames", "-", "-o", store.location, "--name", "one", *BLOCKS]
+            with subprocess.Popen(command, cwd=self.dir, stdin=subprocess.PIPE) as packer:
+                packer.stdin.write(feed[:-100] if unsealed else feed)
+                packer.stdin.flush()
+                while unsealed and self.written(store) < 300:
+                    pass
+                if unsealed:
+                    packer.kill()
+            remove = ("rm", "--unsealed", store.location) if unsealed else ("rm", store.container("one"))
+            while unsealed and self.run_sml(*remove, "-n").stderr:  # Ceph gives up a client that died after a while
+                pass
+            there = self.written(store)
+            with subprocess.Popen([SML, *remove], cwd=self.dir) as remover:
+                while remover.poll() is None and self.written(store) > there - 100:
+                    pass
+                remover.kill()
+            self.ok("rm", "--unsealed", store.location)
+            self.assertEqual(self.keys_or_none(store), [])
+            self.assertEqual([name for name in store.left() if "." in name.lstrip(".")], [])
+
+    def keys_or_none(self, store):
+        return self.run_sml("ls", store.location).stdout.split()
 
     @in_every_store
     def test_a_killed_pack_is_resumed_to_the_same_bytes(self, store):

@@ -1,6 +1,7 @@
 """What goes wrong in Ceph, and behind our back, is told in one line, in time, and nothing is half visible."""
 
 import os
+import signal
 import subprocess
 import sys
 import unittest
@@ -21,6 +22,11 @@ def ceph_dev(*arguments):
     subprocess.run([CEPH_DEV, *arguments, "--dir", CEPH_DIR], check=True, capture_output=True, timeout=120)
 
 
+def osd_pid(number):
+    with open(os.path.join(CEPH_DIR, f"osd.{number}.pid"), encoding="ascii") as file:
+        return int(file.read())
+
+
 class FaultTest(StoreTest):
     def packed(self, store, count=200):
         files = self.files("a", count)
@@ -33,7 +39,7 @@ class FaultTest(StoreTest):
         block = store.objects()[3]
         store.rados("rm", block)
         for how in ("--quick", "--remote"):
-            self.fails_with_findings(1, block, "block 2", "verify", store.location, how)
+            self.finds(store, how, block, "block 2")
         done = self.run_sml("cat", store.location, "--all", "--on-error", "skip", "-C", "out")
         self.assertEqual(done.returncode, 3)
         lines = done.stderr.decode().splitlines()
@@ -46,10 +52,10 @@ class FaultTest(StoreTest):
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertEqual(len(self.lines("ls", "saved.sml")), len(self.tree("out")))
 
-    def fails_with_findings(self, code, *expected_then_arguments):
-        *expected, command, location, how = expected_then_arguments
-        done = self.run_sml(command, location, how)
-        self.assertEqual(done.returncode, code)
+    def finds(self, store, how, *expected):
+        """`sml verify` with the option `how` finds one thing, whose line has all of `expected`."""
+        done = self.run_sml("verify", store.location, how)
+        self.assertEqual(done.returncode, 1)
         lines = done.stderr.decode().splitlines()
         self.assertEqual(len(lines), 1, lines)
         for text in expected:
@@ -62,12 +68,12 @@ class FaultTest(StoreTest):
         damaged = bytearray(store.rados("get", names[2], "-"))
         damaged[5000] ^= 1
         store.rados("put", names[2], "-", data=bytes(damaged))
-        self.fails_with_findings(1, "block 1", "checksum mismatch", "verify", store.location, "--remote")
+        self.finds(store, "--remote", "block 1", "checksum mismatch")
         self.assertTrue(self.ok("verify", store.location, "--quick").startswith(b"ok: "))
         self.assertNotEqual(self.run_sml("verify", store.location).returncode, 0)
         self.assertEqual(self.run_sml("cat", store.location, "--all").returncode, 1)
         store.rados("put", names[2], "-", data=bytes(damaged[:1000]))
-        self.fails_with_findings(1, names[2], "has 1000 bytes instead of", "verify", store.location, "--quick")
+        self.finds(store, "--quick", names[2], "has 1000 bytes instead of")
 
     @in_every_pool
     def test_a_damaged_header_and_footer_are_found(self, store):
@@ -76,7 +82,7 @@ class FaultTest(StoreTest):
         for name, where in ((names[0], "header"), (names[-1], "footer")):
             whole = store.rados("get", name, "-")
             store.rados("put", name, "-", data=whole[:20] + b"x" + whole[21:])
-            self.fails_with_findings(1, where, "checksum mismatch", "verify", store.location, "--remote")
+            self.finds(store, "--remote", where, "checksum mismatch")
             self.assertEqual(self.run_sml("verify", store.location).returncode, 1)
             store.rados("put", name, "-", data=whole)
             self.ok("verify", store.location, "--remote")
@@ -96,6 +102,70 @@ class FaultTest(StoreTest):
                 self.fails(1, expected, *command, store.location)
         store.rados("put", "catalog", "-", data=whole)
         self.assertEqual(len(self.lines("ls", store.location)), 10)
+
+    @in_one_pool
+    def test_a_catalog_that_has_no_version_is_told(self, store):
+        self.packed(store, 10)
+        store.rados("rmxattr", "catalog", "version")
+        for command in (("ls",), ("rm", "--recursive"), ("pack", "a", "--name", "x", "-o")):
+            self.fails(1, "no attribute 'version'", *command, store.location)
+
+    @in_one_pool
+    def test_a_packer_that_was_away_does_no_harm_to_who_took_over(self, store):
+        self.files("a", 1200, size=20000)
+        self.files("b", 1200, size=20000)
+        whole, other = (self.frames(name) for name in "ab")
+        pack = [SML, "pack", "--frames", "-", "-o", store.location, "--name", "one", "--resume", *BLOCKS]
+
+        def begin(bytes_given):
+            packer = subprocess.Popen(pack, cwd=self.dir, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+            packer.stdin.write(whole[:bytes_given])
+            packer.stdin.flush()
+            return packer
+
+        with begin(len(whole) // 2) as packer:
+            while len(store.objects()) < 40:
+                pass
+            packer.kill()
+        while b"is being packed" in self.run_sml("rm", "--unsealed", "-n", store.location).stderr:
+            pass
+        with begin(len(whole) // 4) as away:
+            while b"is being packed" not in self.run_sml("rm", "--unsealed", "-n", store.location).stderr:
+                pass
+            away.send_signal(signal.SIGSTOP)
+            while b"is being packed" in (done := self.run_sml(*pack[1:], stdin=whole)).stderr:
+                pass
+            self.assertEqual(done.returncode, 0, done.stderr)
+            away.send_signal(signal.SIGCONT)
+            told = away.communicate(other, timeout=120)[1]
+            self.assertEqual(away.returncode, 1, told)
+        self.ok("verify", store.location)
+        self.assertEqual(len(self.lines("ls", store.location)), 1200)
+
+    def frames(self, directory):
+        self.ok("pack", directory, "-o", f"{directory}.sml")
+        return self.ok("cat", f"{directory}.sml", "--all", "--format", "frames")
+
+    @unittest.skipUnless(CEPH_DIR, "no cluster whose OSDs may be stopped (SML_TEST_CEPH_DIR)")
+    @in_one_pool
+    def test_writes_without_an_answer_leave_nothing_that_is_not_found_again(self, store):
+        files = self.packed(store)
+        before = store.left()
+        self.files("b", 400, size=20000)
+        for i in range(3):
+            pid = osd_pid(i)
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                done = self.run_sml(
+                    "pack", "b", "-o", store.location, "--name", "two", "--ceph-timeout", "2", *BLOCKS, timeout=60
+                )
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            while self.run_sml("rm", "--unsealed", store.location).stderr:
+                pass
+            self.assertEqual(store.left(), before)
+        self.assertEqual(len(self.lines("ls", store.location)), len(files))
 
     @in_one_pool
     def test_who_cannot_be_reached_or_may_not_is_told_in_one_line(self, store):

@@ -15,6 +15,8 @@
 #include "output.h"
 #include "progress.h"
 #include "smlstore/copy.h"
+#include "smlstore/directory_store.h"
+#include "smlstore/store.h"
 #include "terminal.h"
 
 namespace sml {
@@ -65,7 +67,10 @@ class CpCommand final : public Command {
       throw UsageError(one_line(to_.path) + " is no data set, and a data set is to be copied",
                        "a destination that ends in '/' is a data set");
     }
-    total_bytes_ = 0;
+    if (to_.is_dataset() || to_.is_rados()) {
+      store_to_ = Store::open(to_, resolve_store(store_));
+      store_to_->settle();
+    }
     for (const Dataset::Container& container : dataset.containers())
       total_bytes_ += container.reader->tail().container_bytes;
     for (const Dataset::Container& container : dataset.containers())
@@ -77,12 +82,12 @@ class CpCommand final : public Command {
   void copy(const Dataset::Container& container, Console& console, const std::stop_token& stop) {
     const std::uint64_t bytes = container.reader->tail().container_bytes;
     const std::string name = name_.value_or(container.name);
-    if (const std::optional<Hash128> there = id_at_destination(name)) {
-      if (*there == container.reader->id()) {
-        console.note(fmt::format("{} is there already", one_line(name)));
-        done_bytes_ += bytes;
-        return;
-      }
+    const Existing existing = existing_at(to_.container.empty() ? name : to_.container);
+    const bool is_there = existing.id == container.reader->id();
+    if (is_there && existing.listed) {
+      console.note(fmt::format("{} is there already", one_line(name)));
+      done_bytes_ += bytes;
+      return;
     }
     DestinationOptions where;
     where.location = to_;
@@ -91,7 +96,7 @@ class CpCommand final : public Command {
     if (!to_.is_dataset() && name_) where.name = name_;
     where.membership = CatalogEntry::of(name, *container.reader).membership;
     where.named_as_is = true;
-    where.overwrite = overwrite_ || is_stray_copy(name, container.reader->id());
+    where.overwrite = overwrite_ || is_there;  // one that the catalog does not list is taken in
     Destination destination(std::move(where));
     if (dry_run_) {
       Output out = Output::standard();
@@ -118,37 +123,23 @@ class CpCommand final : public Command {
     done_bytes_ += bytes;
   }
 
-  // Whether the container lies in the directory of the data set already, beside a catalog that does
-  // not list it: then it is taken in.
-  bool is_stray_copy(const std::string& name, const Hash128& id) const {
-    if (to_.is_rados() || !to_.is_dataset()) return false;
-    const std::shared_ptr<Store> store = Store::open(to_);
-    const std::optional<Catalog> catalog = store->catalog();
-    if (!catalog || catalog->find(name) != nullptr) return false;
-    try {
-      return Dataset::open(Location(store->place(name))).containers().front().reader->id() == id;
-    } catch (const Error&) {
-      return false;  // none, or damaged: it is not replaced unasked
+  // What is where a container of this name would be copied to.
+  struct Existing {
+    std::optional<Hash128> id;
+    bool listed = true;  // false: it lies beside a catalog that does not list it
+  };
+  Existing existing_at(const std::string& name) const {
+    const std::optional<Catalog> catalog = store_to_ ? store_to_->catalog() : std::nullopt;
+    if (catalog) {
+      if (const CatalogEntry* const entry = catalog->find(name)) return {entry->id, true};
     }
-  }
-
-  // The id of a container that is where one of this name would be copied to.
-  std::optional<Hash128> id_at_destination(const std::string& name) const {
+    if (to_.is_rados()) return {};
     try {
-      if (!to_.is_dataset() && !to_.is_rados()) {
-        const Dataset there = Dataset::open(to_);
-        return there.containers().front().reader->id();
-      }
-      const std::shared_ptr<Store> store = Store::open(to_, resolve_store(store_));
-      const std::optional<Catalog> catalog = store->catalog();
-      if (catalog) {
-        const CatalogEntry* entry = catalog->find(to_.container.empty() ? name : to_.container);
-        return entry != nullptr ? std::optional(entry->id) : std::nullopt;
-      }
-      if (to_.is_rados()) return std::nullopt;
-      return Dataset::open(Location(store->place(name))).containers().front().reader->id();
+      const auto there = open_container_file(store_to_ ? store_to_->place(name) : to_.path, true);
+      return {there->id(), !catalog.has_value()};
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::kNotFound) return std::nullopt;
+      // Beside a catalog one that is damaged is not replaced unasked either.
+      if (error.code() == ErrorCode::kNotFound || catalog) return {};
       throw;
     }
   }
@@ -163,6 +154,7 @@ class CpCommand final : public Command {
   ReportOptions report_;
   Location from_;
   Location to_;
+  std::shared_ptr<Store> store_to_;  // where that is a data set
   std::uint64_t done_bytes_ = 0;
   std::uint64_t total_bytes_ = 0;
 };

@@ -98,6 +98,7 @@ class RmCommand final : public Command {
     const std::string& path = location_.path;
     const std::string directory = path.substr(0, path.rfind('/') + 1);
     const auto store = open(Location(directory.empty() ? "./" : directory));
+    store->settle();
     const std::optional<Catalog> catalog = store->catalog();
     const std::string name = container_name(path);
     if (catalog && path.ends_with(kContainerSuffix) && catalog->find(name) != nullptr) {
@@ -128,9 +129,16 @@ class RmCommand final : public Command {
 
   void remove_dataset() {
     const auto store = open(location_);
+    store->settle();
     const std::vector<std::string> names = store->names();
     if (names.empty() && !store->catalog())
       throw Error(ErrorCode::kNotFound, location_.path + ": there is no such data set");
+    // Without a catalog they would be the data set.
+    if (const std::vector<std::string> strays = store->strays(); !strays.empty()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  store->place(strays.front()) + ": the data set's catalog does not list it",
+                  "'sml rm' removes it, 'sml cp' into the data set takes it in");
+    }
     for (const Store::Unsealed& one : store->unsealed()) {
       if (one.alive) {
         throw Error(ErrorCode::kUnavailable, store->place(one.name) + ": is being packed");

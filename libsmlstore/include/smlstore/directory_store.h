@@ -108,10 +108,10 @@ class FileSink final : public ByteSink {
   std::uint64_t flushed_ = 0;
 };
 
-// What FileSinks have not published, in a directory.
+// What FileSinks have not published, in a directory, of names that are not too long for a data set.
 struct UnpublishedFile {
   std::string path;
-  std::string destination;  // what it was to become; a long name is cut
+  std::string destination;  // what it was to become
   bool alive = false;       // a sink writes it
 };
 // Throws kIo.

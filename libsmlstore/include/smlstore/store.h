@@ -72,6 +72,9 @@ class Store {
   virtual std::shared_ptr<const ContainerReader> open_container(
       const CatalogEntry& entry) const = 0;
 
+  // Finishes, or forgets, a publication that was cut off between two of its steps: in directories.
+  // To be called before anything is changed. Throws kIo.
+  virtual void settle() = 0;
   // Whether a container can join, as far as that is known before its keys are. Throws as publish()
   // does, and kUnavailable where a container of the name is being packed.
   virtual void check(const NewContainer& container) const = 0;
@@ -83,19 +86,21 @@ class Store {
 
   // The names of its containers, in byte order; none where there is no data set.
   virtual std::vector<std::string> names() const = 0;
+  // The names of containers that lie beside a catalog which does not list them: in directories.
+  virtual std::vector<std::string> strays() const = 0;
   // Removes containers from the catalog, then their bytes. Readers that have them open may fail.
   // Throws kNotFound, and nothing is removed, where one is not there.
   virtual void remove(const std::vector<std::string>& names) = 0;
   // What crashed packers left: containers that were begun and whose packer lives no more.
   struct Unsealed {
     std::string name;
-    std::string since;              // UTC; empty: unknown
-    bool alive = false;             // is still being packed
-    std::uint64_t incarnation = 0;  // in Ceph
-    std::string file;               // in directories
+    std::string since;        // UTC; empty: unknown
+    bool alive = false;       // is still being packed
+    std::uint64_t owner = 0;  // in Ceph, of what is announced
+    std::string file;         // in directories
   };
   virtual std::vector<Unsealed> unsealed() const = 0;
-  // Removes one that is not alive (kUnavailable where it is).
+  // Removes one that was not alive; kUnavailable where it is being packed by now.
   virtual void remove_unsealed(const Unsealed& one) = 0;
   // Removes the catalog of a data set without containers, and in a directory what goes with it; the
   // directory itself where nothing else is in it.
