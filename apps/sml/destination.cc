@@ -87,8 +87,7 @@ Destination::Destination(DestinationOptions options) : options_(std::move(option
 
 std::shared_ptr<const ContainerReader> Destination::complete() const {
   if (!complete_) return nullptr;
-  DatasetOptions options;
-  static_cast<StoreOptions&>(options) = options_.store;
+  DatasetOptions options(options_.store);
   options.partial = true;
   Location location = options_.location;
   if (location.is_rados()) {
@@ -133,12 +132,14 @@ void Destination::publish(const std::stop_token& stop) {
   }
 }
 
+std::string Destination::unpublished_path() const {
+  return pending_ ? pending_->unpublished_path() : file_->unpublished_path();
+}
+
 std::vector<std::string> Destination::own_files() const {
   std::vector<std::string> paths;
   if (options_.location.is_rados()) return paths;
   paths.push_back(path_);
-  if (file_) paths.push_back(file_->unpublished_path());
-  if (pending_) paths.push_back(pending_->unpublished_path());
   const std::string directory = directory_of(path_);
   if (!store_ || !exists(directory)) return paths;
   for (const std::string& file : list_containers(directory)) paths.push_back(directory + file);

@@ -48,8 +48,10 @@ class Destination {
   // From begin() on: the place of what will be left to be resumed; empty where nothing will.
   std::string kept() const;
   // Files of the destination itself that are there: the container to replace, in a data set its
-  // other containers, catalog and lock; from begin() on the file that is being written.
+  // other containers, catalog and lock.
   std::vector<std::string> own_files() const;
+  // From begin() on: the file that is being written; empty where it is none.
+  std::string unpublished_path() const;
   // Publishes the sealed container; in a data set after a check that no key of it is there already.
   // Throws kAlreadyExists, kInvalidArgument, kIo, kUnavailable, kCancelled.
   void publish(const std::stop_token& stop);

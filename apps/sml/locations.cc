@@ -73,8 +73,7 @@ Dataset open_dataset(const Location& location, DatasetOptions options, Console& 
 
 Dataset open_dataset(const Location& location, const StoreArguments& arguments, bool partial,
                      Console& console) {
-  DatasetOptions options;
-  static_cast<StoreOptions&>(options) = resolve_store(arguments);
+  DatasetOptions options(resolve_store(arguments));
   options.partial = partial;
   return open_dataset(location, std::move(options), console);
 }

@@ -560,12 +560,25 @@ class RadosObjects final : public Objects {
   }
 
   int watch(const std::string& name, std::unique_ptr<ObjectWatch>& out) override {
-    int result = watch_existing(name, out);
-    if (result != -ENOENT) return result;
+    // First: a full pool answers to this, and holds up who watches.
     const WriteOperation operation = write_operation();
     rados_write_op_create(operation.get(), LIBRADOS_CREATE_IDEMPOTENT, nullptr);
-    result = operate(name, operation.get());
-    return result < 0 ? result : watch_existing(name, out);
+    int result = operate(name, operation.get());
+    if (result < 0) return result;
+    auto registration = std::make_unique<Registration>(*cluster_, name);
+    result = registration->start();
+    if (result < 0) return result;
+    if (!registration->wait(cluster_->timeout(), result)) {
+      cluster_->abandon(std::move(registration));
+      return -ETIMEDOUT;
+    }
+    if (result < 0) {
+      // librados has given it up by itself; what it still had to say of it is over then.
+      rados_watch_flush(cluster_->rados());
+      return result;
+    }
+    out = std::make_unique<Watch>(cluster_, std::move(registration));
+    return 0;
   }
 
   int is_watched(const std::string& name, bool& out) override {
@@ -628,23 +641,6 @@ class RadosObjects final : public Objects {
   int operate(const std::string& name, rados_write_op_t operation) {
     return std::min(
         rados_write_op_operate2(operation, cluster_->io(), name.c_str(), nullptr, kFlags), 0);
-  }
-
-  int watch_existing(const std::string& name, std::unique_ptr<ObjectWatch>& out) {
-    auto registration = std::make_unique<Registration>(*cluster_, name);
-    int result = registration->start();
-    if (result < 0) return result;
-    if (!registration->wait(cluster_->timeout(), result)) {
-      cluster_->abandon(std::move(registration));
-      return -ETIMEDOUT;
-    }
-    if (result < 0) {
-      // librados has given it up by itself; what it still had to say of it is over then.
-      rados_watch_flush(cluster_->rados());
-      return result;
-    }
-    out = std::make_unique<Watch>(cluster_, std::move(registration));
-    return 0;
   }
 
   static void compare_version(rados_write_op_t operation, const std::string& expected) {

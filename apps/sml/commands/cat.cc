@@ -124,7 +124,7 @@ void CatCommand::define(CommandLine& line) {
   line.describe(
       "DATASET [KEY...]",
       "Writes records in the order asked for. Keys come from standard input where none are named.");
-  line.positional("DATASET", args_.dataset, "a container file, or a directory of them");
+  line.positional("DATASET", args_.dataset, "a container, or a data set");
   line.positionals("KEY", args_.keys, "the records");
   line.group("Which records");
   line.flag("--all", args_.all, "all, by number");

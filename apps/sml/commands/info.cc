@@ -145,7 +145,7 @@ class InfoCommand final : public Command {
   void define(CommandLine& line) override {
     line.describe("DATASET",
                   "Tells what a data set holds: counts, sizes, its index, its containers.");
-    line.positional("DATASET", dataset_, "a container file, or a directory of them");
+    line.positional("DATASET", dataset_, "a container, or a data set");
     line.flag("--json", json_, "as a JSON document; sizes in bytes");
     add_partial_option(line, partial_);
     add_store_options(line, store_);

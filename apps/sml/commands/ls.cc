@@ -80,7 +80,7 @@ class LsCommand final : public Command {
   void define(CommandLine& line) override {
     line.describe("DATASET [GLOB...]",
                   "Lists the keys of a data set, in name order: all, or those that match a glob.");
-    line.positional("DATASET", args_.dataset, "a container file, or a directory of them");
+    line.positional("DATASET", args_.dataset, "a container, or a data set");
     line.positionals("GLOB", args_.patterns,
                      "* and ? do not cross '/', **/ is any directories,\n[a-z], [!x], \\x; "
                      "compared with the whole key");

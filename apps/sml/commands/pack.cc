@@ -124,7 +124,7 @@ void PackCommand::define(CommandLine& line) {
               "what cannot be read: give up (default), or list it,\npack the rest and exit 3");
   line.group("Output");
   line.text("-o,--output", "DEST", args_.output,
-            "a file; or a data set: a directory, or a name that ends in /");
+            "a file; or a data set: a directory, a name that ends in /,\nor rados://POOL/DATASET");
   line.text("--name", "NAME", args_.name,
             "of the container in a data set; default: time and random digits");
   line.value(
@@ -319,7 +319,7 @@ Outcome PackCommand::run(Console& console) {
 
   // First, so that an output that cannot be written is known before anything is read.
   ByteSink& sink = destination.begin();
-  for (const std::string& path : destination.own_files()) leave_out(path);
+  leave_out(destination.unpublished_path());
   const std::shared_ptr<const ByteSource> interrupted = destination.interrupted();
   args_.pack.resume = interrupted.get();
   try {

@@ -159,8 +159,7 @@ void ShuffleCommand::define(CommandLine& line) {
                 "Prints the keys of a data set in the random order of an epoch, the records of a "
                 "sample together.\n"
                 "With - it shuffles the lines of standard input.");
-  line.positional("DATASET", args_.dataset,
-                  "a container file, a directory of them, or - for lines");
+  line.positional("DATASET", args_.dataset, "a container, a data set, or - for lines");
   line.group("Order");
   line.number("--seed", "N", args_.seed, "seed of the order; default 0");
   line.number("--epoch", "N", args_.epoch, "another epoch, another order; default 0");

@@ -84,8 +84,7 @@ class VerifyCommand final : public Command {
     };
     // A container that cannot even be opened is a finding like others.
     std::uint64_t unusable = 0;
-    DatasetOptions opening;
-    static_cast<StoreOptions&>(opening) = resolve_store(store_);
+    DatasetOptions opening(resolve_store(store_));
     opening.partial = partial_;
     opening.on_unusable = [&](const Error& error) {
       ++unusable;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "smlformat/container_reader.h"
@@ -17,6 +18,9 @@
 namespace sml {
 
 struct DatasetOptions : StoreOptions {
+  DatasetOptions() = default;
+  explicit DatasetOptions(StoreOptions store) : StoreOptions(std::move(store)) {}
+
   // Called for each container of a data set that cannot be opened; it is left out, and its part,
   // if it is one, may be missing. Default: the error is thrown.
   std::function<void(const Error&)> on_unusable;
