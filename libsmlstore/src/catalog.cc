@@ -15,16 +15,90 @@
 namespace sml {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kMagic = "SML catalog 1 ";
 constexpr std::size_t kHashDigits = 32;
+constexpr std::size_t kMaxDepth = 16;  // of arrays and objects in each other
+constexpr std::size_t kMaxLine = 64;
+constexpr std::uint64_t kMaxContainerBytes = std::numeric_limits<std::int64_t>::max();
 
 [[noreturn]] void corrupt(const std::string& what) {
   throw Error(ErrorCode::kCorrupt, "catalog: " + what);
 }
 
 std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
+
+// In quotes; what is longer than `most` bytes, by its beginning.
+std::string shown(std::string_view text, std::size_t most = 64) {
+  if (text.size() <= most) return quote(text);
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0U) == 0x80) --most;  // UTF-8
+  return quote(text.substr(0, most)) + "...";
+}
+
+// Builds a value, and is stricter than nlohmann's own parser: arrays and objects do not nest deep,
+// so that recursion over them is safe, and no object has a field twice.
+class Builder final : public nlohmann::json_sax<Json> {
+ public:
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(std::int64_t value) override { return add(value); }
+  bool number_unsigned(std::uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string& /*text*/) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(Json::binary_t& /*value*/) override { return false; }
+  bool start_object(std::size_t /*fields*/) override { return open(Json::object()); }
+  bool key(std::string& name) override {
+    auto [at, is_new] = open_.back()->get_ref<Json::object_t&>().emplace(std::move(name), nullptr);
+    if (!is_new) corrupt("field " + shown(at->first) + " is there twice");
+    field_ = &at->second;
+    return true;
+  }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t /*values*/) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
+  bool parse_error(std::size_t /*at*/, const std::string& /*token*/,
+                   const Json::exception& /*error*/) override {
+    return false;
+  }
+
+ private:
+  Json& place(Json value) {
+    if (open_.empty()) return root_ = std::move(value);
+    if (!open_.back()->is_array()) return *field_ = std::move(value);
+    open_.back()->push_back(std::move(value));
+    return open_.back()->back();
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json value) {
+    if (open_.size() == kMaxDepth)
+      corrupt(fmt::format("it nests more than {} levels deep", kMaxDepth));
+    open_.push_back(&place(std::move(value)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Json root_;
+  std::vector<Json*> open_;  // each in the one before
+  Json* field_ = nullptr;    // of the innermost, where that is an object
+};
+
+Json parse(std::string_view text) {
+  // For nlohmann's parser a byte order mark is white space, and NUL the end.
+  const bool odd = text.starts_with("\xef\xbb\xbf") || text.find('\0') != std::string_view::npos;
+  Builder builder;
+  if (odd || !Json::sax_parse(text, &builder)) corrupt("it is no JSON");
+  return builder.take();
+}
 
 // A field of a JSON object, looked at with its name at hand.
 class Fields {
@@ -44,7 +118,20 @@ class Fields {
     if (!value.is_string()) bad(name);
     return value.get_ref<const std::string&>();
   }
+  // Printed as it is.
+  const std::string& line(const char* name) const {
+    const std::string& value = text(name);
+    const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
+    if (value.size() > kMaxLine || !std::all_of(value.begin(), value.end(), is_printable))
+      bad(name);
+    return value;
+  }
   std::uint64_t hex(const char* name) const { return from_hex(name, text(name)); }
+  std::uint64_t hex_but_0(const char* name) const {
+    const std::uint64_t value = hex(name);
+    if (value == 0) bad(name);
+    return value;
+  }
   Hash128 hash(const char* name) const {
     const std::string& digits = text(name);
     if (digits.size() != kHashDigits) bad(name);
@@ -70,16 +157,17 @@ class Fields {
   }
   static std::uint64_t from_hex(const char* name, std::string_view digits) {
     std::uint64_t value = 0;
-    const char* const end = digits.data() + digits.size();
-    const auto parsed = std::from_chars(digits.data(), end, value, 16);
-    if (digits.size() != 16 || parsed.ec != std::errc{} || parsed.ptr != end) bad(name);
+    if (digits.size() != 16 ||
+        digits.find_first_not_of("0123456789abcdef") != std::string_view::npos)
+      bad(name);
+    std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
     return value;
   }
 
   const Json& object_;
 };
 
-void put(Json& object, const Membership& membership) {
+void put(OrderedJson& object, const Membership& membership) {
   object["grouping"] = grouping_name(membership.grouping);
   object["part"] = membership.part;
   object["parts"] = membership.parts;
@@ -91,7 +179,7 @@ Membership membership_of(const Fields& fields) {
   if (grouping == grouping_name(Grouping::kStem)) {
     membership.grouping = Grouping::kStem;
   } else if (grouping != grouping_name(Grouping::kNone)) {
-    throw Error(ErrorCode::kUnsupported, "catalog: unknown grouping " + quote(grouping));
+    throw Error(ErrorCode::kUnsupported, "catalog: unknown grouping " + shown(grouping));
   }
   membership.parts = static_cast<std::uint32_t>(fields.number("parts", kMaxParts));
   membership.part = static_cast<std::uint32_t>(fields.number("part", membership.parts));
@@ -101,12 +189,12 @@ Membership membership_of(const Fields& fields) {
 
 std::string name_of(const Fields& fields) {
   const std::string& name = fields.text("name");
-  if (!is_container_name(name)) corrupt(quote(name) + " is no name of a container");
+  if (!is_container_name(name)) corrupt(shown(name) + " is no name of a container");
   return name;
 }
 
-Json encode_entry(const CatalogEntry& entry) {
-  Json object;
+OrderedJson encode_entry(const CatalogEntry& entry) {
+  OrderedJson object;
   object["name"] = entry.name;
   object["id"] = entry.id.hex();
   object["since"] = entry.since;
@@ -127,14 +215,14 @@ CatalogEntry decode_entry(const Fields& fields, std::uint64_t revision) {
   entry.since = fields.number("since", revision);
   entry.membership = membership_of(fields);
   entry.records = fields.number("records", kMaxRecords);
-  entry.container_bytes = fields.number("bytes");
+  entry.container_bytes = fields.number("bytes", kMaxContainerBytes);
   entry.blocks_end = fields.number("blocks_end", entry.container_bytes);
   entry.header_bytes = static_cast<std::uint32_t>(
       fields.number("header_bytes", std::min<std::uint64_t>(kMaxAlign, entry.blocks_end)));
   entry.blocks = fields.number("blocks", entry.blocks_end / BlockHeader::kBytes);
   entry.incarnation = fields.hex("incarnation");
   if (entry.header_bytes < Header::kBytes ||
-      entry.container_bytes - entry.blocks_end < Tail::kBytes)
+      entry.container_bytes < round_up(entry.blocks_end, kFooterAlign) + Tail::kBytes)
     corrupt("container " + quote(entry.name) + ": sizes that make no sense");
   return entry;
 }
@@ -159,12 +247,27 @@ void check_sorted(const List& list) {
   }
 }
 
+// Of all objects that are there or may be: two containers must not share any.
+void check_incarnations(const Catalog& catalog) {
+  std::vector<std::uint64_t> all;
+  for (const CatalogEntry& one : catalog.containers) {
+    if (one.incarnation != 0) all.push_back(one.incarnation);
+  }
+  for (const Announcement& one : catalog.announced) all.push_back(one.incarnation);
+  for (const Removal& one : catalog.removed) all.push_back(one.incarnation);
+  std::sort(all.begin(), all.end());
+  if (const auto twice = std::adjacent_find(all.begin(), all.end()); twice != all.end())
+    corrupt("incarnation " + hex(*twice) + " is there twice");
+}
+
 Catalog decode_document(const Json& document) {
   const Fields fields(document);
   if (const Json& needs = fields.array("needs"); !needs.empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("catalog: needs {}, which this version of sml does not know",
-                            needs.front().dump()));
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format("catalog: needs {}, which this version of sml does not know",
+                    shown(needs.front().is_string() ? needs.front().get_ref<const std::string&>()
+                                                    : needs.front().dump())));
   }
   Catalog catalog;
   catalog.revision = fields.number("revision");
@@ -174,18 +277,25 @@ Catalog decode_document(const Json& document) {
   for (const Json& one : fields.array("announced")) {
     const Fields announced(one);
     catalog.announced.push_back(
-        {name_of(announced), announced.hex("incarnation"), announced.hex("owner"),
+        {name_of(announced), announced.hex_but_0("incarnation"), announced.hex_but_0("owner"),
          static_cast<std::uint32_t>(announced.number("recipe", 0xffff'ffff)),
-         membership_of(announced), announced.text("since")});
+         membership_of(announced), announced.line("since")});
   }
   for (const Json& one : fields.array("removed")) {
     const Fields removed(one);
     catalog.removed.push_back(
-        {name_of(removed), removed.hex("incarnation"), removed.number("objects")});
+        {name_of(removed), removed.hex_but_0("incarnation"), removed.number("objects")});
   }
   check_sorted(catalog.containers);
   check_sorted(catalog.announced);
+  check_incarnations(catalog);
   return catalog;
+}
+
+std::uint64_t next(std::uint64_t revision) {
+  if (revision == std::numeric_limits<std::uint64_t>::max())
+    throw Error(ErrorCode::kLimit, "the data set is at its last revision");
+  return revision + 1;
 }
 
 }  // namespace
@@ -204,9 +314,16 @@ CatalogEntry CatalogEntry::of(std::string name, const ContainerReader& reader) {
   return entry;
 }
 
+bool CatalogEntry::is_same_container(const CatalogEntry& other) const noexcept {
+  return name == other.name && id == other.id && membership == other.membership &&
+         records == other.records && container_bytes == other.container_bytes &&
+         header_bytes == other.header_bytes && blocks == other.blocks &&
+         blocks_end == other.blocks_end;
+}
+
 std::string Catalog::encode() const {
-  Json document;
-  document["needs"] = Json::array();
+  OrderedJson document;
+  document["needs"] = OrderedJson::array();
   document["revision"] = revision;
   document["oldest"] = oldest;
   const auto check = [](const std::string& name) {
@@ -216,15 +333,15 @@ std::string Catalog::encode() const {
                   "1 to 200 bytes of UTF-8, no '/', no control bytes, no dot at the front");
     }
   };
-  Json& sealed = document["containers"] = Json::array();
+  OrderedJson& sealed = document["containers"] = OrderedJson::array();
   for (const CatalogEntry& entry : containers) {
     check(entry.name);
     sealed.push_back(encode_entry(entry));
   }
-  Json& unsealed = document["announced"] = Json::array();
+  OrderedJson& unsealed = document["announced"] = OrderedJson::array();
   for (const Announcement& one : announced) {
     check(one.name);
-    Json& object = unsealed.emplace_back();
+    OrderedJson& object = unsealed.emplace_back();
     object["name"] = one.name;
     object["incarnation"] = hex(one.incarnation);
     object["owner"] = hex(one.owner);
@@ -232,36 +349,42 @@ std::string Catalog::encode() const {
     put(object, one.membership);
     object["since"] = one.since;
   }
-  Json& gone = document["removed"] = Json::array();
+  OrderedJson& gone = document["removed"] = OrderedJson::array();
   for (const Removal& one : removed) {
-    Json& object = gone.emplace_back();
+    OrderedJson& object = gone.emplace_back();
     object["name"] = one.name;
     object["incarnation"] = hex(one.incarnation);
     object["objects"] = one.objects;
   }
   const std::string body = document.dump() + "\n";
-  return std::string(kMagic) + xxh3_128(as_bytes(body)).hex() + "\n" + body;
+  std::string text = std::string(kMagic) + xxh3_128(as_bytes(body)).hex() + "\n" + body;
+  if (text.size() > kMaxCatalogBytes) {
+    throw Error(ErrorCode::kLimit,
+                fmt::format("the data set has too many containers: its catalog would have {} "
+                            "bytes, more than {}",
+                            text.size(), kMaxCatalogBytes));
+  }
+  return text;
 }
 
 Catalog Catalog::decode(std::string_view text) {
   constexpr std::string_view kAnyVersion = "SML catalog ";
-  if (!text.starts_with(kMagic)) {
-    if (!text.starts_with(kAnyVersion)) corrupt("it does not begin as a catalog does");
-    const std::string_view version =
-        text.substr(kAnyVersion.size(), text.find_first_of(" \n") - kAnyVersion.size());
-    throw Error(ErrorCode::kUnsupported, "catalog: version " +
-                                             quote(version.substr(0, version.find(' '))) +
-                                             " is newer than this version of sml");
+  if (text.size() > kMaxCatalogBytes) corrupt("it is too large");
+  if (!text.starts_with(kAnyVersion)) corrupt("it does not begin as a catalog does");
+  const std::string_view rest = text.substr(kAnyVersion.size());
+  const std::string_view version = rest.substr(0, rest.find_first_of(" \n"));
+  if (version.size() < rest.size() && version != "1") {
+    throw Error(ErrorCode::kUnsupported,
+                "catalog: version " + shown(version, 20) + " is newer than this version of sml");
   }
   const std::size_t body = kMagic.size() + kHashDigits + 1;
-  if (text.size() < body || text[body - 1] != '\n') corrupt("it was cut short");
+  if (!text.starts_with(kMagic) || text.size() < body || text[body - 1] != '\n')
+    corrupt("it was cut short");
   const std::string_view stored = text.substr(kMagic.size(), kHashDigits);
   const std::string computed = xxh3_128(as_bytes(text.substr(body))).hex();
   if (stored != computed)
     corrupt(fmt::format("checksum mismatch (stored {}, computed {})", quote(stored), computed));
-  const Json document = Json::parse(text.substr(body), nullptr, false);
-  if (document.is_discarded()) corrupt("it is no JSON");
-  return decode_document(document);
+  return decode_document(parse(text.substr(body)));
 }
 
 std::vector<std::string> Catalog::names() const {
@@ -279,7 +402,7 @@ const Announcement* Catalog::find_announced(std::string_view name) const noexcep
 }
 
 void Catalog::add(CatalogEntry entry) {
-  entry.since = ++revision;
+  entry.since = revision = next(revision);
   if (find(entry.name) != nullptr) {
     containers.erase(place_of(containers, entry.name));
     oldest = revision;
@@ -288,8 +411,8 @@ void Catalog::add(CatalogEntry entry) {
 }
 
 void Catalog::remove(std::string_view name) {
+  oldest = revision = next(revision);
   containers.erase(place_of(containers, name));
-  oldest = ++revision;
 }
 
 void Catalog::announce(Announcement announcement) {

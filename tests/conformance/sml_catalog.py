@@ -4,6 +4,7 @@
 """
 
 import copy
+import itertools
 import json
 import pathlib
 import re
@@ -15,7 +16,8 @@ import vectors_valid  # noqa: E402
 from sml_hash import xxh3_128  # noqa: E402
 
 MAGIC = b"SML catalog "
-MOST_BYTES = 256 << 20
+MOST_BYTES = 64 << 20
+MOST_DEPTH = 16
 MOST = 2**64 - 1
 REST_OBJECT_BYTES = 16 << 20
 GROUPINGS = ["none", "stem"]
@@ -50,19 +52,37 @@ class Digits(int):
 
 
 def parse_integer(text):
+    parse_float(text)
     return Digits(text) if text.isdigit() else int(text)
+
+
+def parse_float(text):
+    value = float(text)
+    check(abs(value) != float("inf"), f"{text[:20]} is beyond a double")
+    return value
+
+
+def depth(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
 
 def parse(body):
     def refuse(constant):
         raise ValueError(constant)  # NaN and Infinity are no JSON
 
+    def unlike(fields):
+        check(len(dict(fields)) == len(fields), "a field twice")
+        return dict(fields)
+
     try:
-        document = json.loads(body.decode(), parse_int=parse_integer, parse_constant=refuse)
+        document = json.loads(body.decode(), parse_int=parse_integer, parse_float=parse_float, parse_constant=refuse,
+                              object_pairs_hook=unlike)
         json.dumps(document, ensure_ascii=False).encode()  # no half of a surrogate pair
-        return document
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise BadCatalog("corrupt", f"no JSON: {error}") from error
+    check(depth(document) <= MOST_DEPTH, "nested too deep")
+    return document
 
 
 class Fields:
@@ -87,8 +107,11 @@ class Fields:
 
     def digits(self, name, count):
         value = self.take(name, str)
-        check(re.fullmatch("[0-9a-fA-F]{%d}" % count, value), f"{name} is not {count} hex digits")
-        self.out[name] = value.lower()
+        check(re.fullmatch("[0-9a-f]{%d}" % count, value), f"{name} is not {count} hex digits")
+        return int(value, 16)
+
+    def digits_but_0(self, name):
+        check(self.digits(name, 16) != 0, f"{name} is 0")
 
     def name(self):
         name = self.take("name", str).encode()
@@ -108,11 +131,12 @@ def container(value, revision):
     fields.integer("since", revision)
     fields.membership()
     fields.integer("records", 2**32 - 1)
-    size = fields.integer("bytes")
+    size = fields.integer("bytes", 2**63 - 1)
     header = fields.integer("header_bytes", 4096, 128)
     blocks = fields.integer("blocks")
     end = fields.integer("blocks_end")
-    check(header <= end and blocks <= end // 64 and end + 64 <= size, "sizes that do not fit")
+    check(header <= end and blocks <= end // 64, "sizes that do not fit")
+    check((end + 4095) // 4096 * 4096 + 64 <= size, "no room for a tail")
     fields.digits("incarnation", 16)
     return fields.out
 
@@ -120,18 +144,18 @@ def container(value, revision):
 def announcement(value):
     fields = Fields(value)
     fields.name()
-    fields.digits("incarnation", 16)
-    fields.digits("owner", 16)
+    fields.digits_but_0("incarnation")
+    fields.digits_but_0("owner")
     fields.integer("recipe", 2**32 - 1)
     fields.membership()
-    fields.take("since", str)
+    check(re.fullmatch("[ -~]{0,64}", fields.take("since", str)), "since is no time")
     return fields.out
 
 
 def removal(value):
     fields = Fields(value)
     fields.name()
-    fields.digits("incarnation", 16)
+    fields.digits_but_0("incarnation")
     fields.integer("objects")
     return fields.out
 
@@ -140,7 +164,9 @@ def decode(data):
     """The fields that are known. Throws BadCatalog."""
     check(len(data) <= MOST_BYTES, "too large")
     check(data.startswith(MAGIC), "no catalog")
-    check(data.startswith(MAGIC + b"1 "), "another version", "unsupported")
+    version = re.match(rb"([^ \n]*)[ \n]", data[len(MAGIC):])
+    check(version, "cut short")
+    check(version[1] == b"1", "another version", "unsupported")
     line, end, body = data.partition(b"\n")
     check(end and len(line) == len(MAGIC) + 2 + 32, "cut short")
     check(seal(body) == data, "checksum mismatch")
@@ -155,6 +181,9 @@ def decode(data):
     for ones in (out["containers"], out["announced"]):
         names = [one["name"].encode() for one in ones]
         check(all(a < b for a, b in zip(names, names[1:])), "names that do not ascend")
+    ones = [*out["containers"], *out["announced"], *out["removed"]]
+    incarnations = [one["incarnation"] for one in ones if one["incarnation"] != "0" * 16]
+    check(len(set(incarnations)) == len(incarnations), "an incarnation twice")
     return out
 
 
@@ -252,20 +281,32 @@ def valid_vectors():
              "\U0001f600"]
     add("names", "Names: spaces, signs, 200 bytes, UTF-8 of two to four bytes; in the order of bytes, not of UTF-16.",
         document(len(names), 0, [made_up(name, i + 1) for i, name in enumerate(names)]))
-    most = made_up("most", MOST, part=65536, parts=65536, records=2**32 - 1, bytes=2**64 - 4096, header_bytes=4096,
-                   blocks=2**58 - 128, blocks_end=2**64 - 8192, incarnation="f" * 16, id="f" * 32)
-    least = made_up("least", 0, part=1, parts=65536, records=0, bytes=4096 + 768 + 64, header_bytes=128, blocks=0,
+    most = made_up("most", MOST, part=65536, parts=65536, records=2**32 - 1, bytes=2**63 - 1, header_bytes=4096,
+                   blocks=2**57 - 128, blocks_end=2**63 - 8192, incarnation="f" * 16, id="f" * 32)
+    least = made_up("least", 0, part=1, parts=65536, records=0, bytes=4096 + 64, header_bytes=128, blocks=0,
                     blocks_end=128, incarnation="0" * 16, id="0" * 32)
     add("largest-numbers", "The largest and the smallest numbers.",
         document(MOST, MOST, [least, most],
-                 [announced("next", recipe=2**32 - 1, incarnation="f" * 15 + "e", owner="f" * 16)],
+                 [announced("next", since="~" * 64, recipe=2**32 - 1, incarnation="f" * 15 + "e", owner="f" * 16)],
                  [removed("most", MOST, "f" * 15 + "d")]))
     text = json.dumps(extended(document(1, 0, [vector_entry("02-one-record", "one", 1)], [announced("two")],
                                         [removed("three", 3)])), indent=1)
     text = text.replace('"one"', '"\\u006fne"')
     add("other-text", "Unknown fields, another order of fields, white space, escapes: what counts is the JSON.",
         seal(text.encode() + b"\n"), one="02-one-record")
+    deep = document(1, 0, [vector_entry("02-one-record", "one", 1)])
+    deep["containers"][0]["x"] = nested(MOST_DEPTH - 3)
+    deep["x"] = nested(MOST_DEPTH - 1)
+    add("deep", "Unknown fields that nest as deep as may be.", deep, one="02-one-record")
     return out
+
+
+def nested(levels):
+    """Arrays and objects in each other."""
+    value = 0
+    for level in range(levels):
+        value = {"x": value} if level % 2 else [value]
+    return value
 
 
 def extended(value):
@@ -318,6 +359,12 @@ def invalid_vectors():
     add("version-2", "A newer version.", whole.replace(b"catalog 1", b"catalog 2", 1), "version '2'", "unsupported")
     add("version-10", "A newer version of two digits.", whole.replace(b"catalog 1", b"catalog 10", 1), "version '10'",
         "unsupported")
+    add("version-long", "A newer version, and no end of it.", whole.replace(b"catalog 1", b"catalog " + b"2" * 2000, 1),
+        "version '" + "2" * 20 + "'... is newer", "unsupported")
+    add("version-line", "A newer version whose first line is another one.", b"SML catalog 2\n" + body,
+        "version '2' is newer", "unsupported")
+    add("cut-in-version", "Cut in the version.", whole[:13], cut)
+    add("line-behind-version", "A first line without a checksum.", whole[:13] + b"\n" + body, cut)
     add("cut-in-checksum", "Cut in the checksum.", whole[:30], cut)
     add("cut-before-line-end", "Cut before the end of the first line.", whole[:46], cut)
     add("line-ends", "Line ends were converted.", whole.replace(b"\n", b"\r\n"), cut)
@@ -335,15 +382,37 @@ def invalid_vectors():
     add("no-utf-8", "A byte that is no UTF-8.", seal(body.replace(b'"name":"a"', b'"name":"\xe9"')), json_)
     add("half-a-pair", "Half of a surrogate pair.", seal(body.replace(b'"name":"a"', b'"name":"\\ud83d"')), json_)
     add("nan", "NaN, which is no JSON, in an unknown field.", seal(body.replace(b"{", b'{"x":NaN,', 1)), json_)
+    add("byte-order-mark", "A byte order mark.", seal(b"\xef\xbb\xbf" + body), json_)
+    add("nul", "JSON, and a NUL byte behind it.", seal(body + b"\0"), json_)
+    add("nul-and-more", "JSON, a NUL byte and something else.", seal(body + b"\0{}"), json_)
+    add("comment", "A comment.", seal(b"/* */" + body), json_)
+    for name, value in (("1e400", b"1e400"), ("digits", b"1" * 400)):
+        add("number-" + name, "A number in an unknown field that is beyond a double.",
+            seal(body.replace(b"{", b'{"x":' + value + b",", 1)), json_)
+    deep = "nests more than 16"
+    add("deep", "An unknown field that makes it nest 17 deep.", changed("x", nested(MOST_DEPTH)), deep)
+    add("deep-in-container", "The same in a container.", changed("containers", 0, "x", nested(MOST_DEPTH - 2)), deep)
+    add("deep-in-needs", "A need that nests too deep.", changed("needs", [nested(MOST_DEPTH - 1)]), deep)
+    add("deep-array", "An array 100000 deep.", seal(b"[" * 100000 + b"]" * 100000), deep)
+    add("deep-unclosed", "Objects 20000 deep that do not end.", seal(b'{"x":' * 20000), deep)
+    twice = "is there twice"
+    for name, field, other in (("field", b'"revision":7', b'"revision":7'), ("container", b'"since":5', b'"since":0'),
+                               ("escaped", b'"oldest":5', b'"oldes\\u0074":4')):
+        add(name + "-twice", f"A field twice: {field.decode()} and {other.decode()}.",
+            seal(body.replace(field, field + b"," + other, 1)), twice)
+    add("unknown-twice", "An unknown field twice.", seal(body.replace(b"{", b'{"x":{"y":0,"z":1,"y":0},', 1)), twice)
     add("array", "An array instead of an object.", encode([base()]), "not an object")
-    add("needs", "A need that nobody knows.", changed("needs", ["hidden records"]), 'needs "hidden records"',
+    add("needs", "A need that nobody knows.", changed("needs", ["hidden records"]), "needs 'hidden records'",
         "unsupported")
     late = base()
     late["needs"] = ["another world"]
     late["containers"] = {"a": "in another form"}
     del late["oldest"]
     add("needs-first", "A need that changes all the rest: it is looked at first.", encode(late),
-        'needs "another world"', "unsupported")
+        "needs 'another world'", "unsupported")
+    add("needs-long", "A need of 10000 bytes.", changed("needs", ["x" + "\u00e9" * 5000]),
+        "needs 'x" + "\u00e9" * 31 + "'...,", "unsupported")
+    add("needs-object", "A need that is no text.", changed("needs", [{"a": 1}]), "needs '{\"a\":1}',", "unsupported")
     add("needs-text", "Needs that are no array.", changed("needs", "none"), "'needs' " + sense)
     for name in base():
         add("no-" + name, f"Without {name}.", changed(name, ABSENT), f"'{name}' is missing")
@@ -356,6 +425,9 @@ def invalid_vectors():
     add("revision-minus-0", "A revision with a sign.",
         seal(body.replace(b'"revision":7', b'"revision":-0').replace(b'"oldest":5', b'"oldest":0')),
         "'revision' " + sense)
+    for text in ("1e3", "7E0", "0.7e1"):
+        add("revision-" + text, f"A revision that is written {text}.",
+            seal(body.replace(b'"revision":7', b'"revision":' + text.encode())), "'revision' " + sense)
     add("revision-07", "A revision with a zero in front.", seal(body.replace(b'"revision":7', b'"revision":07')), json_)
     add("oldest", "The oldest revision is yet to come.", changed("oldest", 8), "'oldest' " + sense)
     for name in ("containers", "announced", "removed"):
@@ -374,17 +446,32 @@ def invalid_vectors():
             "is no name of a container")
     add("announced-name", "An announced name that is none.", changed("announced", 0, "name", "."), "is no name")
     add("removed-name", "A removed name that is none.", changed("removed", 0, "name", "a/b"), "is no name")
-    for name, value in (("number", 7), ("31", "0" * 31), ("33", "0" * 33), ("no-hex", "0" * 31 + "g")):
+    for name, value in (("number", 7), ("31", "0" * 31), ("33", "0" * 33), ("no-hex", "0" * 31 + "g"),
+                        ("upper-case", "0" * 31 + "A")):
         add("id-" + name, f"An id that is {json.dumps(value)}.", changed("containers", 0, "id", value), "'id' " + sense)
     for name, value in (("15", "0" * 15), ("17", "0" * 17), ("sign", "-" + "0" * 15), ("0x", "0x" + "0" * 14),
-                        ("space", " " + "0" * 15)):
+                        ("space", " " + "0" * 15), ("upper-case", "0" * 15 + "A")):
         add("incarnation-" + name, f"An incarnation that is {json.dumps(value)}.",
             changed("containers", 0, "incarnation", value), "'incarnation' " + sense)
     for kind, field in (("announced", "incarnation"), ("announced", "owner"), ("removed", "incarnation")):
         add(f"{kind}-{field}", f"No hex digits in {field}.", changed(kind, 0, field, "0" * 15 + "g"),
             f"'{field}' {sense}")
+        add(f"{kind}-{field}-upper-case", f"Capital letters in {field}.", changed(kind, 0, field, "0" * 15 + "A"),
+            f"'{field}' {sense}")
+        add(f"{kind}-{field}-0", f"0 as {field}.", changed(kind, 0, field, "0" * 16), f"'{field}' {sense}")
+    kinds = ("containers", "announced", "removed")
+    for one, other in itertools.combinations_with_replacement(kinds, 2):
+        ones = base()
+        ones["removed"].append(removed("f", 0, "f" * 16))
+        ones[one][0]["incarnation"] = ones[other][1]["incarnation"]
+        name = "same-incarnation-" + (one if one == other else f"{one}-{other}")
+        add(name, f"One incarnation twice: {one} and {other}.", encode(ones),
+            "incarnation " + ones[other][1]["incarnation"] + " is there twice")
     add("since", "A container of a revision yet to come.", changed("containers", 0, "since", 8), "'since' " + sense)
     add("announced-since", "A time that is a number.", changed("announced", 0, "since", 1796083200), "'since' " + sense)
+    for name, value in (("line", "2026-11-30\n"), ("65", "x" * 65), ("no-ascii", "gestern fr\u00fch")):
+        add("announced-since-" + name, f"A time that is {json.dumps(value)[:20]}.",
+            changed("announced", 0, "since", value), "'since' " + sense)
     for kind in ("containers", "announced"):
         add(kind + "-grouping", "A grouping that nobody knows.", changed(kind, 0, "grouping", "size"),
             "unknown grouping 'size'", "unsupported")
@@ -401,7 +488,9 @@ def invalid_vectors():
         ("header_bytes", "127", 127, size),
         ("header_bytes", "4097", 4097, "'header_bytes' " + sense),
         ("blocks", "large", end // 64 + 1, "'blocks' " + sense),
-        ("bytes", "63", end + 63, size),
+        ("bytes", "64", end + 64, size),
+        ("bytes", "padding-63", (end + 4095) // 4096 * 4096 + 63, size),
+        ("bytes", "2-63", 2**63, "'bytes' " + sense),
         ("bytes", "0", 0, "'blocks_end' " + sense),
         ("blocks_end", "large", base()["containers"][0]["bytes"] + 1, "'blocks_end' " + sense),
         ("blocks_end", "127", 127, "'header_bytes' " + sense),

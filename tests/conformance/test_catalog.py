@@ -2,6 +2,7 @@
 """Catalogs: the vectors are what they were, and the command and a reader written from the document agree on them."""
 
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -87,6 +88,30 @@ class Command(SmlTest):
                 self.assertIn(vector["message"], line)
                 self.assertEqual(any(word in line for word in UNSUPPORTED), vector["code"] == "unsupported", line)
                 self.assertEqual(self.read("ds/.sml-catalog"), data)
+
+    def test_refuses_one_that_is_too_large(self):
+        self.write("ds/.sml-catalog", sml_catalog.encode(sml_catalog.document()))
+        os.truncate(self.path("ds/.sml-catalog"), sml_catalog.MOST_BYTES + 1)
+        self.assertIn("too large", self.refused("info", "ds/"))
+
+    def test_refuses_a_container_that_is_not_as_it_says(self):
+        name, file = "part-2-of-3", "29-part"
+        self.write(f"ds/{name}.sml", (VECTORS / "valid" / f"{file}.sml").read_bytes())
+        whole = sml_catalog.vector_entry(file, name, 1)
+
+        def lists(entry):
+            self.write("ds/.sml-catalog", sml_catalog.encode(sml_catalog.document(1, 0, [entry])))
+
+        others = {"id": "0" * 32, "grouping": "none", "part": 3, "parts": 4, "records": 77, "bytes": 1 << 40,
+                  "header_bytes": whole["header_bytes"] + 1, "blocks": 0, "blocks_end": whole["blocks_end"] - 1}
+        if whole["grouping"] == "none":
+            others["grouping"] = "stem"
+        for field, value in others.items():
+            with self.subTest(field):
+                lists({**whole, field: value})
+                self.fails(1, "is another container", "info", "--partial", "ds/")
+        lists({**whole, "since": 0, "incarnation": "1" * 16})
+        self.ok("info", "--partial", "ds/")
 
     def test_others_than_info_refuse_as_well(self):
         self.write("a/a", b"a")

@@ -14,7 +14,8 @@
 
 namespace sml {
 
-inline constexpr std::uint64_t kMaxCatalogBytes = 256U << 20;
+// In Ceph it is one write, of which an OSD takes 90 MiB unless told otherwise.
+inline constexpr std::uint64_t kMaxCatalogBytes = 64U << 20;
 
 // What the containers of a data set must agree on, and parts must not share.
 struct Membership {
@@ -22,6 +23,7 @@ struct Membership {
   std::uint32_t part = 0;  // 1..parts; 0: not a part
   std::uint32_t parts = 0;
 
+  bool operator==(const Membership&) const = default;
   static Membership of(const Header& header) noexcept {
     return {header.grouping, header.part, header.parts};
   }
@@ -45,7 +47,10 @@ struct CatalogEntry {
   std::uint64_t blocks_end = 0;   // offset of the first byte behind the last block
   std::uint64_t incarnation = 0;  // part of its objects' names; 0 in directories
 
+  // Without `since` and `incarnation`, which a container does not know.
   static CatalogEntry of(std::string name, const ContainerReader& reader);
+  // The same in all that of() gives.
+  bool is_same_container(const CatalogEntry& other) const noexcept;
 };
 
 // A container that is being packed, or was when its packer died.
@@ -72,9 +77,10 @@ struct Catalog {
   std::vector<Announcement> announced;   // likewise
   std::vector<Removal> removed;
 
-  // Throws kInvalidArgument where a name cannot stand in a catalog.
+  // Throws kInvalidArgument where a name cannot stand in a catalog, kLimit where it is larger than
+  // kMaxCatalogBytes.
   std::string encode() const;
-  // Throws kCorrupt, kUnsupported (a newer version, or an unknown need).
+  // Throws kCorrupt, kUnsupported (a newer version, or an unknown need or grouping).
   static Catalog decode(std::string_view text);
 
   std::vector<std::string> names() const;  // of the containers
@@ -82,7 +88,7 @@ struct Catalog {
   const CatalogEntry* find(std::string_view name) const noexcept;
   const Announcement* find_announced(std::string_view name) const noexcept;
   // Puts an entry in its place, instead of one of its name, as a new revision. The entry's `since`
-  // becomes that revision.
+  // becomes that revision. Throws kLimit where revisions are used up, as remove() does.
   void add(CatalogEntry entry);
   void remove(std::string_view name);        // as a new revision
   void announce(Announcement announcement);  // instead of one of its name
