@@ -145,7 +145,7 @@ std::shared_ptr<const ContainerReader> DirectoryDataset::open_container(
                 "sml rm removes it from the catalog as well");
   }
   auto reader = open_file(path);
-  if (reader->id() != entry.id) {
+  if (!CatalogEntry::of(entry.name, *reader).is_same_container(entry)) {
     throw Error(ErrorCode::kCorrupt,
                 fmt::format("{}: is another container ({}) than the catalog lists ({})",
                             shown_path(path), reader->id().hex(), entry.id.hex()),

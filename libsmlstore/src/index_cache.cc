@@ -81,11 +81,15 @@ FileDescriptor unnamed_file(const std::string& directory, std::uint64_t bytes) {
 
 std::shared_ptr<const KeptFooter> cached_footer(const std::string& directory, const Hash128& id,
                                                 std::uint64_t bytes,
+                                                const std::function<void()>& check,
                                                 const std::function<void(MutableBytes)>& fetch) {
   FileDescriptor fd;
   const std::string path = directory.empty() ? std::string() : footer_path(directory, id);
   if (!directory.empty()) {
     if (auto kept = open_kept(path, bytes)) return kept;
+  }
+  check();
+  if (!directory.empty()) {
     make_private_directories(directory);
     fd = unnamed_file(index_directory(directory), bytes);
   }

@@ -20,11 +20,13 @@ class KeptFooter {
 
 // The last `bytes` bytes of the container `id`, from its footer on, starting at a page boundary.
 // Taken from DIRECTORY/index/ID.footer where that is there and has the right size, else fetched
-// (once, into place) and kept there. A directory that cannot be written, or is full, means memory.
-// What a file holds is not checked here: discard_footer() drops one that turns out to be damaged.
-// Throws what `fetch` throws.
+// (once, into place) and kept there; `check` is called before room is taken for so many bytes. A
+// directory that cannot be written, or is full, means memory. What a file holds is not checked
+// here: discard_footer() drops one that turns out to be damaged. Throws what `check` and `fetch`
+// throw.
 std::shared_ptr<const KeptFooter> cached_footer(const std::string& directory, const Hash128& id,
                                                 std::uint64_t bytes,
+                                                const std::function<void()>& check,
                                                 const std::function<void(MutableBytes)>& fetch);
 void discard_footer(const std::string& directory, const Hash128& id) noexcept;
 

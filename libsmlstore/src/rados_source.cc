@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <future>
 #include <optional>
-#include <stdexcept>
 #include <string>
 
 #include <fmt/format.h>
@@ -69,7 +68,8 @@ RadosSource::RadosSource(RadosPlace place, const CatalogEntry& entry,
 
 const Index& RadosSource::index() const {
   const Index* const index = index_.load(std::memory_order_acquire);
-  if (index == nullptr) throw std::logic_error("blocks are read before the index is there");
+  if (index == nullptr)
+    throw Error(ErrorCode::kCorrupt, "its footer does not begin where the catalog says");
   return *index;
 }
 
@@ -155,8 +155,19 @@ void RadosSource::start_read(std::span<const ReadRange> ranges,
 }
 
 ByteView RadosSource::view(std::uint64_t offset, std::uint64_t bytes) const {
-  if (!footer_ || offset < footer_offset_) return {};
+  if (!footer_) return {};
+  if (offset < footer_offset_) {
+    // A reader that begins takes no memory for a footer that is not one.
+    static_cast<void>(index());
+    return {};
+  }
   return footer_->bytes().subspan(offset - footer_offset_, bytes);
+}
+
+void RadosSource::check_footer(const RadosPlace& place, const CatalogEntry& entry) {
+  const RadosSource source(place, entry, nullptr);
+  for (std::uint64_t number = entry.blocks + 1; number < source.objects(); ++number)
+    source.check_presence(number);
 }
 
 void RadosSource::fetch_footer(const RadosPlace& place, const CatalogEntry& entry,

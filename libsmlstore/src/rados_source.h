@@ -39,6 +39,8 @@ class RadosSource final : public FarSource {
   std::uint32_t stored_crc32c(std::uint64_t number) const override;
   void read_stored(std::uint64_t offset, MutableBytes out) const override;
 
+  // Throws kCorrupt, kTruncated where the objects behind the blocks are not what the catalog says.
+  static void check_footer(const RadosPlace& place, const CatalogEntry& entry);
   // Reads the footer and what follows, in parallel.
   static void fetch_footer(const RadosPlace& place, const CatalogEntry& entry, MutableBytes out);
 

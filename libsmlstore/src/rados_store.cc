@@ -56,6 +56,8 @@ class Backoff {
   std::chrono::microseconds most_ = kFirstBackoff;
 };
 
+std::uint64_t random_but_0() { return std::max<std::uint64_t>(random_number(), 1); }
+
 // Marks what was announced as removed; false where it is not this owner's any more.
 bool give_up(Catalog& catalog, const std::string& name, std::uint64_t owner) {
   const Announcement* const own = catalog.find_announced(name);
@@ -70,8 +72,8 @@ class PendingInRados final : public PendingContainer {
   PendingInRados(std::shared_ptr<RadosStore> store, NewContainer container)
       : store_(std::move(store)),
         container_(std::move(container)),
-        incarnation_(random_number()),
-        owner_(random_number()) {
+        incarnation_(random_but_0()),
+        owner_(random_but_0()) {
     announce();
     sink_.emplace(store_->where(), incarnation_, *watch_, resumed_);
   }
@@ -191,7 +193,7 @@ void PendingInRados::announce() {
 void PendingInRados::publish(const std::stop_token& stop) {
   CatalogEntry entry = sink_->finish();
   entry.name = container_.name;
-  const auto reader = store_->open_container(entry);
+  const auto reader = store_->open_sealed(entry);
   CatalogEntry complete = CatalogEntry::of(container_.name, *reader);
   complete.incarnation = incarnation_;
   KeyCheck keys(*store_, container_.name, *reader);
@@ -254,7 +256,12 @@ std::string RadosStore::place(std::string_view container) const {
 
 Catalog RadosStore::decode(const Objects::Versioned& stored) const {
   try {
-    return Catalog::decode(as_text(stored.bytes));
+    Catalog catalog = Catalog::decode(as_text(stored.bytes));
+    for (const CatalogEntry& entry : catalog.containers) {
+      if (entry.incarnation == 0)
+        throw Error(ErrorCode::kCorrupt, "catalog: it is that of a directory");
+    }
+    return catalog;
   } catch (const Error& error) {
     throw error.within(place_.path);
   }
@@ -290,12 +297,22 @@ void RadosStore::update(const std::function<void(Catalog&)>& change, const std::
 }
 
 std::shared_ptr<const ContainerReader> RadosStore::open_container(const CatalogEntry& entry) const {
+  auto reader = open_sealed(entry);
+  if (!CatalogEntry::of(entry.name, *reader).is_same_container(entry)) {
+    throw Error(ErrorCode::kCorrupt,
+                place(entry.name) + ": has other records, grouping or parts than the catalog says");
+  }
+  return reader;
+}
+
+std::shared_ptr<const ContainerReader> RadosStore::open_sealed(const CatalogEntry& entry) const {
   const std::uint64_t bytes = entry.container_bytes - round_up(entry.blocks_end, kFooterAlign);
   for (bool again = false;; again = true) {
     try {
-      const auto footer =
-          cached_footer(options_.index_directory, entry.id, bytes,
-                        [&](MutableBytes out) { RadosSource::fetch_footer(place_, entry, out); });
+      const auto footer = cached_footer(
+          options_.index_directory, entry.id, bytes,
+          [&] { RadosSource::check_footer(place_, entry); },
+          [&](MutableBytes out) { RadosSource::fetch_footer(place_, entry, out); });
       const auto source = std::make_shared<RadosSource>(place_, entry, footer);
       const auto reader =
           std::make_shared<ContainerReader>(source, ContainerReader::HeaderFrom::kFooter);

@@ -29,6 +29,8 @@ class RadosStore final : public Store, public std::enable_shared_from_this<Rados
   // Changes the catalog by compare-and-swap: reads it, has it edited, writes it, again from the
   // start where another was faster. What `change` throws ends it.
   void update(const std::function<void(Catalog&)>& change, const std::stop_token& stop = {});
+  // As open_container(), where only `id` and sizes are known.
+  std::shared_ptr<const ContainerReader> open_sealed(const CatalogEntry& entry) const;
   bool is_alive(std::uint64_t incarnation) const;
   // Deletes the objects of what the catalog lists as removed, then drops it from there.
   void delete_removed();

@@ -9,6 +9,9 @@ import unittest
 from smltest import SML
 from stores import POOLS, StoreTest, in_every_pool, in_one_pool
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../conformance"))
+import sml_catalog  # noqa: E402
+
 BLOCKS = ("--block-size", "64K", "--compress", "none")
 CEPH_DIR = os.environ.get("SML_TEST_CEPH_DIR", "")
 CEPH_DEV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/ceph-dev")
@@ -165,6 +168,41 @@ class FaultTest(StoreTest):
             while self.run_sml("rm", "--unsealed", store.location).stderr:
                 pass
             self.assertEqual(store.left(), before)
+
+    @in_one_pool
+    def test_a_catalog_that_says_what_is_not_there_is_told_and_takes_no_memory(self, store):
+        files = self.packed(store, 600)
+        whole = store.rados("get", "catalog", "-")
+        (one,) = sml_catalog.decode(whole)["containers"]
+        end, blocks, size = one["blocks_end"], one["blocks"], one["bytes"]
+        rest, footer = f"{one['incarnation']}.{blocks + 1:08x}", store.bytes_of("one")[end:]
+        other_id, catalog_of_directory = {"id": "0" * 32}, {"incarnation": "0" * 16}
+        for fields, expected in (
+            ({"bytes": 2**63 - 1}, "instead of 16777216"),
+            ({"bytes": 2**63 - 1, "blocks_end": 2**63 - 4096 - 64, "blocks": 2**56}, "is missing"),
+            ({"bytes": size + 1}, f"instead of {len(footer) + 1}"),
+            ({"blocks": blocks - 1}, "instead of"),
+            ({"blocks": blocks + 1}, "is missing"),
+            ({"blocks_end": end - 1}, "instead of"),
+            ({"header_bytes": 256}, "its objects are those of container"),
+            ({"records": 601}, "has other records"),
+            ({"grouping": "stem"}, "has other records"),
+            ({"part": 1, "parts": 2}, "has other records"),
+            (other_id, "its objects are those of container"),
+            (catalog_of_directory, "that of a directory"),
+            # Objects that fit, and a footer that begins before.
+            ({"blocks_end": (end + 4095) // 4096 * 4096 + 64}, "does not begin where the catalog says"),
+        ):
+            with self.subTest(**fields):
+                catalog = sml_catalog.decode(whole)
+                catalog["containers"][0].update(fields)
+                store.rados("put", "catalog", "-", data=sml_catalog.encode(catalog))
+                if "catalog says" in expected:
+                    store.rados("put", rest, "-", data=footer[fields["blocks_end"] - end :])
+                for command in ("ls", "verify"):
+                    self.fails(1, expected, command, store.location, "--partial", env={"SML_CACHE_DIR": self.dir + "/none"})
+        store.rados("put", rest, "-", data=footer)
+        store.rados("put", "catalog", "-", data=whole)
         self.assertEqual(len(self.lines("ls", store.location)), len(files))
 
     @in_one_pool
