@@ -93,13 +93,14 @@ std::optional<Error> Operations::failure(const RadosPlace& place, const std::str
 std::vector<std::optional<std::uint64_t>> object_sizes(const RadosPlace& place,
                                                        std::uint64_t incarnation,
                                                        std::uint64_t first, std::uint64_t count) {
-  // Where the end is unknown, in steps that are long enough for a gap to fill one.
-  constexpr std::uint64_t kStep = 2 * kMaxWrites;
+  // In steps that are long enough for a gap to fill one.
+  const std::uint64_t gap = count == 0 ? kMaxWrites : kMostMissing;
+  const std::uint64_t step = 2 * gap;
   std::vector<std::optional<std::uint64_t>> sizes;
   std::uint64_t end = 0;  // behind the last one that is there
-  while (count == 0 ? sizes.size() <= end + kMaxWrites : sizes.size() < count) {
+  while (sizes.size() <= end + gap && (count == 0 || sizes.size() < count)) {
     const std::uint64_t from = sizes.size();
-    sizes.resize(count == 0 ? from + kStep : count);
+    sizes.resize(count == 0 ? from + step : std::min(from + step, count));
     Operations questions(kMaxWrites);
     for (std::uint64_t i = from; i < sizes.size(); ++i) {
       questions.begin();

@@ -38,13 +38,16 @@ std::string watch_name(std::uint64_t incarnation);
 inline constexpr std::uint64_t kFooterObjectBytes = 16U << 20;
 // Writes under way at once; no gap in what a crashed packer left is longer.
 inline constexpr std::size_t kMaxWrites = 32;
+// Where the catalog tells how many objects there are, more than so many in a row are not missing:
+// they never were.
+inline constexpr std::uint64_t kMostMissing = 1U << 16;
 
 // How many objects a container has.
 std::uint64_t object_count(const CatalogEntry& entry) noexcept;
 
 // The sizes of an incarnation's objects from number `first` on, asked for in parallel; nothing for
-// those that are missing. Of `count` of them; where that is 0, until more than kMaxWrites are
-// missing in a row, and the last one is there.
+// those that are missing. Of `count` of them, or until more than kMostMissing are missing in a row;
+// where that is 0, until more than kMaxWrites are missing in a row, and the last one is there.
 std::vector<std::optional<std::uint64_t>> object_sizes(const RadosPlace& place,
                                                        std::uint64_t incarnation,
                                                        std::uint64_t first, std::uint64_t count);

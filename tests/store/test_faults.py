@@ -201,6 +201,10 @@ class FaultTest(StoreTest):
                     store.rados("put", rest, "-", data=footer[fields["blocks_end"] - end :])
                 for command in ("ls", "verify"):
                     self.fails(1, expected, command, store.location, "--partial", env={"SML_CACHE_DIR": self.dir + "/none"})
+                if fields.get("blocks") == 2**56:
+                    done = self.run_sml("recover", store.container("one"), "-o", "saved.sml")
+                    self.assertIn(done.returncode, (0, 3), done.stderr)
+                    self.assertEqual(len(self.lines("ls", "saved.sml")), len(files))
         store.rados("put", rest, "-", data=footer)
         store.rados("put", "catalog", "-", data=whole)
         self.assertEqual(len(self.lines("ls", store.location)), len(files))
