@@ -456,7 +456,8 @@ void Catalog::check_membership(const Membership& membership, std::string_view re
     if (other.part == membership.part) {
       throw Error(ErrorCode::kAlreadyExists,
                   fmt::format("part {} is there already: container {}{}", other.part, quote(name),
-                              sealed ? "" : ", not yet sealed"));
+                              sealed ? "" : ", not yet sealed"),
+                  sealed ? "" : "'sml rm --unsealed' removes what packers that died left");
     }
   };
   for (const CatalogEntry& entry : containers) check(entry.name, entry.membership, true);

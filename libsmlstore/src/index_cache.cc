@@ -20,26 +20,11 @@ constexpr std::string_view kCacheTag =
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# This directory is a cache of sml; it may be removed at any time.\n";
 
-class Mapped final : public KeptFooter {
- public:
-  Mapped(void* at, std::uint64_t bytes) noexcept : at_(at), bytes_(bytes) {}
-  ~Mapped() override { ::munmap(at_, bytes_); }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-  ByteView bytes() const noexcept override { return {static_cast<const std::byte*>(at_), bytes_}; }
-  MutableBytes writable() noexcept { return {static_cast<std::byte*>(at_), bytes_}; }
-
- private:
-  void* at_;
-  std::uint64_t bytes_;
-};
-
 // Null where it cannot be mapped. fd -1: memory.
-std::shared_ptr<Mapped> map(int fd, std::uint64_t bytes, int protection) {
+void* map(int fd, std::uint64_t bytes, int protection) noexcept {
   const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   void* const at = ::mmap(nullptr, bytes, protection, flags, fd, 0);
-  if (at == MAP_FAILED) return nullptr;
-  return std::make_shared<Mapped>(at, bytes);
+  return at == MAP_FAILED ? nullptr : at;
 }
 
 std::string index_directory(const std::string& directory) { return directory + "/index"; }
@@ -48,14 +33,15 @@ std::string footer_path(const std::string& directory, const Hash128& id) {
   return index_directory(directory) + "/" + id.hex() + ".footer";
 }
 
-std::shared_ptr<Mapped> open_kept(const std::string& path, std::uint64_t bytes) {
+std::shared_ptr<const KeptFooter> open_kept(const std::string& path, std::uint64_t bytes) {
   const FileDescriptor fd(open_path(path, O_RDONLY | O_NOFOLLOW));
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<std::uint64_t>(status.st_size) != bytes) {
     return nullptr;
   }
-  return map(fd.get(), bytes, PROT_READ);
+  void* const at = map(fd.get(), bytes, PROT_READ);
+  return at == nullptr ? nullptr : std::make_shared<const KeptFooter>(at, bytes);
 }
 
 // Private to the user: whoever may read it may read names of records.
@@ -93,20 +79,22 @@ std::shared_ptr<const KeptFooter> cached_footer(const std::string& directory, co
     make_private_directories(directory);
     fd = unnamed_file(index_directory(directory), bytes);
   }
-  std::shared_ptr<Mapped> mapped;
-  if (fd) mapped = map(fd.get(), bytes, PROT_READ | PROT_WRITE);
-  const bool keep = mapped != nullptr;
-  if (!keep) mapped = map(-1, bytes, PROT_READ | PROT_WRITE);
-  if (!mapped) throw std::bad_alloc();
-  fetch(mapped->writable());
-  ::mprotect(mapped->writable().data(), bytes, PROT_READ);
+  void* at = fd ? map(fd.get(), bytes, PROT_READ | PROT_WRITE) : nullptr;
+  const bool keep = at != nullptr;
+  if (!keep) at = map(-1, bytes, PROT_READ | PROT_WRITE);
+  if (at == nullptr) throw std::bad_alloc();
+  auto footer = std::make_shared<const KeptFooter>(at, bytes);
+  fetch({static_cast<std::byte*>(at), bytes});
+  ::mprotect(at, bytes, PROT_READ);
   if (keep) {
     // Whole when it gets its name. Another process may have been faster, with the same bytes.
     const std::string unnamed = "/proc/self/fd/" + std::to_string(fd.get());
     ::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW);
   }
-  return mapped;
+  return footer;
 }
+
+KeptFooter::~KeptFooter() { ::munmap(at_, bytes_); }
 
 void discard_footer(const std::string& directory, const Hash128& id) noexcept {
   if (!directory.empty()) ::unlink(footer_path(directory, id).c_str());

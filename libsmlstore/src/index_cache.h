@@ -14,8 +14,17 @@ namespace sml {
 // Bytes that stay in place: mapped from a file of the cache, or in memory.
 class KeptFooter {
  public:
-  virtual ~KeptFooter() = default;
-  virtual ByteView bytes() const noexcept = 0;
+  // What mmap() gave; unmapped at the end.
+  KeptFooter(void* at, std::uint64_t bytes) noexcept : at_(at), bytes_(bytes) {}
+  ~KeptFooter();
+  KeptFooter(const KeptFooter&) = delete;
+  KeptFooter& operator=(const KeptFooter&) = delete;
+
+  ByteView bytes() const noexcept { return {static_cast<const std::byte*>(at_), bytes_}; }
+
+ private:
+  void* at_;
+  std::uint64_t bytes_;
 };
 
 // The last `bytes` bytes of the container `id`, from its footer on, starting at a page boundary.

@@ -125,7 +125,9 @@ std::vector<std::optional<std::uint64_t>> object_sizes(const RadosPlace& place,
 
 void delete_objects(const RadosPlace& place, std::uint64_t incarnation, std::uint64_t first,
                     std::uint64_t end) {
-  if (end == 0) end = first + object_sizes(place, incarnation, first, 0).size();
+  // A large number is looked into first: a catalog may say anything.
+  if (end == 0 || end > first + kMostMissing)
+    end = first + object_sizes(place, incarnation, first, end == 0 ? 0 : end - first).size();
   Operations deletions(kMaxWrites);
   while (end > first) {
     const std::string name = object_name(incarnation, --end);

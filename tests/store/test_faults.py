@@ -109,9 +109,11 @@ class FaultTest(StoreTest):
     @in_one_pool
     def test_a_catalog_that_has_no_version_is_told(self, store):
         self.packed(store, 10)
+        version = store.rados("getxattr", "catalog", "version").decode()
         store.rados("rmxattr", "catalog", "version")
         for command in (("ls",), ("rm", "--recursive"), ("pack", "a", "--name", "x", "-o")):
             self.fails(1, "no attribute 'version'", *command, store.location)
+        store.rados("setxattr", "catalog", "version", version)
 
     @in_one_pool
     def test_a_packer_that_was_away_does_no_harm_to_who_took_over(self, store):
