@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "command.h"
+#include "heap.h"
 #include "locations.h"
 #include "smlformat/error.h"
 #include "smlstore/dataset.h"
@@ -18,6 +19,8 @@
 
 namespace sml {
 namespace {
+
+constexpr std::size_t kWritesUnderWay = 64U << 20;  // as many bytes a store in Ceph lets be so
 
 bool exists(const std::string& path) {
   struct stat status {};
@@ -109,6 +112,7 @@ std::string Destination::kept() const {
 
 ByteSink& Destination::begin() {
   if (store_) {
+    if (options_.location.is_rados()) reserve_heap(kWritesUnderWay);
     pending_ = store_->create(container_);
     return *pending_;
   }

@@ -72,11 +72,19 @@ SealedBlock assemble(const Header& container, BlockHeader header,
   header.block_bytes = static_cast<std::uint32_t>(end);
 
   const auto encoded_header = header.encode(table);
-  Bytes& out = block.bytes;
-  out.reserve(end);
-  out.insert(out.end(), encoded_header.begin(), encoded_header.end());
-  out.insert(out.end(), table.begin(), table.end());
-  out.resize(header.slots_offset);
+  block.bytes.resize(end);
+  MutableBytes rest(block.bytes);
+  const auto put = [&rest](ByteView bytes) {
+    if (!bytes.empty()) std::memcpy(rest.data(), bytes.data(), bytes.size());
+    rest = rest.subspan(bytes.size());
+  };
+  const auto pad = [&rest](std::size_t bytes) {
+    std::fill_n(rest.begin(), bytes, std::byte{0});
+    rest = rest.subspan(bytes);
+  };
+  put(encoded_header);
+  put(table);
+  pad(header.slots_offset - encoded_header.size() - table.size());
   block.slots.reserve(records.size());
   for (std::size_t i = 0; i < records.size(); ++i) {
     const EncodedRecord& r = records[i];
@@ -88,16 +96,16 @@ SealedBlock assemble(const Header& container, BlockHeader header,
     prefix.crc32c = prefix.checksum(r.stored_crc32c);
     std::byte encoded[SlotPrefix::kBytes];
     prefix.encode(encoded);
-    out.insert(out.end(), encoded, encoded + SlotPrefix::kBytes);
-    out.insert(out.end(), r.stored.begin(), r.stored.end());
-    if (prefix.pad_bytes != 0) out.resize(out.size() + prefix.pad_bytes);
+    put(encoded);
+    put(r.stored);
+    pad(prefix.pad_bytes);
     block.slots.push_back({r.key_hash, r.raw_bytes, slot_bytes[i],
                            static_cast<std::uint32_t>(r.stored.size()),
                            r.codec == Codec::kStored && prefix.pad_bytes == 0});
   }
   block.header = header;
-  block.crc32c = crc32c(out);
-  block.xxh3 = xxh3_128(out);
+  block.crc32c = crc32c(block.bytes);
+  block.xxh3 = xxh3_128(block.bytes);
   return block;
 }
 

@@ -1,10 +1,23 @@
 #include "smlformat/bytes.h"
 
+#include <cstdlib>
 #include <string>
+
+#include <sys/mman.h>
 
 #include "smlformat/error.h"
 
 namespace sml {
+
+void* allocate_large(std::size_t bytes) {
+  constexpr std::size_t kPage = 2U << 20;  // on x86-64 and AArch64
+  void* const memory = std::aligned_alloc(kPage, round_up(bytes, kPage));
+  if (memory == nullptr) throw std::bad_alloc();
+  ::madvise(memory, round_up(bytes, kPage), MADV_HUGEPAGE);
+  return memory;
+}
+
+void free_large(void* memory) noexcept { std::free(memory); }
 
 void put_varint(Bytes& out, std::uint64_t value) {
   while (value >= 0x80) {

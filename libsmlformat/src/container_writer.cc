@@ -65,7 +65,8 @@ void ContainerWriter::append(const SealedBlock& block) {
   row.xxh3 = block.xxh3;
   rows_.push_back(row);
   block_offsets_.push_back(offset_);
-  put(block.bytes);
+  sink_.append_block(block.bytes, block.crc32c);
+  offset_ += block.bytes.size();
 }
 
 ContainerSummary ContainerWriter::seal(const NameList& names,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -37,33 +38,38 @@ void copy_container(const ContainerReader& from, ByteSink& sink, const CopyOptio
   const Header& header = from.header();
   const Index& index = from.index();
   std::uint64_t done = 0;
-  const auto append = [&](ByteView bytes) {
+  const auto append = [&](ByteView bytes, std::optional<std::uint32_t> crc32c_of_block) {
     if (options.stop.stop_requested()) throw Error(ErrorCode::kCancelled, "cancelled");
-    sink.append(bytes);
+    if (crc32c_of_block) {
+      sink.append_block(bytes, *crc32c_of_block);
+    } else {
+      sink.append(bytes);
+    }
     done += bytes.size();
     if (options.on_progress) options.on_progress(done);
   };
   Bytes front(header.header_bytes);
   const auto encoded = header.encode();
   std::copy(encoded.begin(), encoded.end(), front.begin());
-  append(front);
+  append(front, {});
 
   const auto ahead = static_cast<std::size_t>(
       std::clamp<std::uint64_t>(kAheadBytes / header.block_bytes, 2, kMaxAhead));
   Workers workers(static_cast<unsigned>(ahead));  // they mostly wait
   OrderedTasks<SourceBytes> blocks(workers);
   std::uint64_t next = 0;
+  std::uint64_t appended = 0;
   while (next < index.blocks() || !blocks.empty()) {
     while (next < index.blocks() && blocks.size() < ahead)
       blocks.submit([&from, number = next++] { return checked_block(from, number); });
-    append(*blocks.take());
+    append(*blocks.take(), index.block(appended++).crc32c);
   }
 
   sink.begin_footer();
   const Tail& tail = from.tail();
-  append(Bytes(tail.footer_offset - index.block_offset(index.blocks())));
-  append(*SourceBytes(from.source(), tail.footer_offset, tail.footer_bytes));
-  append(tail.encode());
+  append(Bytes(tail.footer_offset - index.block_offset(index.blocks())), {});
+  append(*SourceBytes(from.source(), tail.footer_offset, tail.footer_bytes), {});
+  append(tail.encode(), {});
 }
 
 }  // namespace sml

@@ -77,7 +77,7 @@ class Operations {
   std::optional<Error> failure(const RadosPlace& place, const std::string& what) const;
 
  private:
-  static constexpr std::uint64_t kMostBytes = 96U << 20;
+  static constexpr std::uint64_t kMostBytes = 64U << 20;
 
   std::size_t most_;
   mutable std::mutex mutex_;

@@ -32,10 +32,9 @@ void RadosSink::check() const {
     throw failure->within(place_.path);
 }
 
-void RadosSink::put(ByteView bytes) {
+void RadosSink::put(ByteView bytes, std::uint32_t crc) {
   check();
   const std::string name = object_name(incarnation_, objects_++);
-  const std::uint32_t crc = crc32c(bytes);
   writes_.begin(bytes.size());
   if (resumed_) return put_again(name, bytes, crc);
   create(name, bytes, crc);
@@ -79,10 +78,15 @@ void RadosSink::begin_footer() {
   entry_.blocks_end = entry_.container_bytes;
 }
 
+void RadosSink::append_block(ByteView bytes, std::uint32_t crc32c) {
+  entry_.container_bytes += bytes.size();
+  put(bytes, crc32c);
+}
+
 void RadosSink::append(ByteView bytes) {
   if (objects_ == 0) entry_.header_bytes = static_cast<std::uint32_t>(bytes.size());
   entry_.container_bytes += bytes.size();
-  if (!in_footer_) return put(bytes);
+  if (!in_footer_) return put(bytes, crc32c(bytes));
   const ByteView end = bytes.last(std::min(bytes.size(), Tail::kBytes));
   tail_.insert(tail_.end(), end.begin(), end.end());
   if (tail_.size() > Tail::kBytes)
@@ -93,7 +97,7 @@ void RadosSink::append(ByteView bytes) {
     footer_.insert(footer_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(part));
     bytes = bytes.subspan(part);
     if (footer_.size() == kFooterObjectBytes) {
-      put(footer_);
+      put(footer_, crc32c(footer_));
       footer_.clear();
     }
   }
@@ -118,7 +122,7 @@ void RadosSink::restart() {
 }
 
 CatalogEntry RadosSink::finish() {
-  if (!footer_.empty()) put(footer_);
+  if (!footer_.empty()) put(footer_, crc32c(footer_));
   footer_.clear();
   settle();
   if (resumed_) delete_objects(place_, incarnation_, objects_, 0);

@@ -19,6 +19,7 @@ class RadosSink final : public ByteSink {
   RadosSink(RadosPlace place, std::uint64_t incarnation, const ObjectWatch& watch, bool resumed);
 
   void append(ByteView bytes) override;
+  void append_block(ByteView bytes, std::uint32_t crc32c) override;
   void begin_footer() override;
   void restart() override;
   // Everything is written when it returns: the place of a sealed container, without name. Throws
@@ -28,7 +29,7 @@ class RadosSink final : public ByteSink {
   bool unanswered();
 
  private:
-  void put(ByteView bytes);
+  void put(ByteView bytes, std::uint32_t crc);
   void put_again(const std::string& name, ByteView bytes, std::uint32_t crc);
   void create(const std::string& name, ByteView bytes, std::uint32_t crc);
   void settle();

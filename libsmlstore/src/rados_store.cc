@@ -93,6 +93,9 @@ class PendingInRados final : public PendingContainer {
   PendingInRados& operator=(const PendingInRados&) = delete;
 
   void append(ByteView bytes) override { sink_->append(bytes); }
+  void append_block(ByteView bytes, std::uint32_t crc32c) override {
+    sink_->append_block(bytes, crc32c);
+  }
   void begin_footer() override { sink_->begin_footer(); }
   void restart() override { sink_->restart(); }
   void publish(const std::stop_token& stop) override;

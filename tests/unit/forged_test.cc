@@ -96,7 +96,8 @@ TEST_CASE("a record table is not larger than its slots can make it") {
     records[i].key = keys[i];
     records[i].key_hash = sml::key_hash(keys[i]);
   }
-  Bytes block = sml::build_block(sml::Header(), 0, 0, records).bytes;
+  const sml::SealedBlock built = sml::build_block(sml::Header(), 0, 0, records);
+  Bytes block(built.bytes.begin(), built.bytes.end());
   const sml::BlockTable table = sml::BlockTable::decode(block);
   REQUIRE(table.header().table_codec == sml::Codec::kZstd);
   CHECK(table.key(7) == keys[7]);
@@ -112,7 +113,8 @@ TEST_CASE("a scan does not count beyond the last number and start again") {
   sml::EncodedRecord record;
   record.key = "k";
   const auto block = [&](std::uint64_t number, std::uint64_t first_record) {
-    return sml::build_block(sml::Header(), number, first_record, {record}).bytes;
+    const auto built = sml::build_block(sml::Header(), number, first_record, {record});
+    return Bytes(built.bytes.begin(), built.bytes.end());
   };
   constexpr std::uint64_t kLast = ~std::uint64_t{0};
   for (const auto& numbers :

@@ -38,7 +38,7 @@ struct SealedBlock {
     bool plain;  // stored as it is, without padding: its raw size follows from the slot
   };
 
-  Bytes bytes;
+  Buffer bytes;
   BlockHeader header;
   std::uint32_t crc32c = 0;
   Hash128 xxh3;

@@ -22,9 +22,24 @@ using Bytes = std::vector<std::byte>;
 using ByteView = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
+// Memory for buffers of kLargeBuffer bytes and more: in large pages where the system has them, so
+// that the first use of each does not cost as much as what is done with it. Throws std::bad_alloc.
+inline constexpr std::size_t kLargeBuffer = 1U << 20;
+void* allocate_large(std::size_t bytes);
+void free_large(void* memory) noexcept;
+
 // Memory to be filled by whoever asked for it: growing does not write zeros first.
 template <class T>
 struct Uninitialized : std::allocator<T> {
+  T* allocate(std::size_t count) {
+    if (count < kLargeBuffer / sizeof(T)) return std::allocator<T>::allocate(count);
+    if (count > PTRDIFF_MAX / sizeof(T)) throw std::bad_array_new_length();
+    return static_cast<T*>(allocate_large(count * sizeof(T)));
+  }
+  void deallocate(T* memory, std::size_t count) {
+    if (count < kLargeBuffer / sizeof(T)) return std::allocator<T>::deallocate(memory, count);
+    free_large(memory);
+  }
   template <class U>
   struct rebind {  // NOLINT(readability-identifier-naming): the standard's name for it
     using other = Uninitialized<U>;
@@ -131,8 +146,10 @@ class SourceBytes {
 class ByteSink {
  public:
   virtual ~ByteSink() = default;
-  // The header comes in one call, and each block in one.
+  // The header comes in one call.
   virtual void append(ByteView bytes) = 0;
+  // A block, whose CRC32C is known.
+  virtual void append_block(ByteView bytes, std::uint32_t /*crc32c*/) { append(bytes); }
   // What comes from here on, until restart(), is padding, footer and tail.
   virtual void begin_footer() {}
   // Forgets everything appended so far. Throws kIo, kUnsupported.
