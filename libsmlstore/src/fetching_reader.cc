@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "buffer_pool.h"
 #include "ordered_tasks.h"
+#include "read_memory.h"
 #include "read_plan.h"
 #include "smlformat/frames.h"
 #include "smlformat/key.h"
@@ -75,6 +75,10 @@ struct Slot {
 };
 static_assert(sizeof(Slot) + 8 * sizeof(void*) <= kSlotOverhead);
 
+bool is_needed_before(const Slot* a, const Slot* b) noexcept {
+  return std::pair(a->request, a->piece) < std::pair(b->request, b->piece);
+}
+
 // Slots that are decoded together, into memory of their own: they are needed one soon after the
 // other, and so it is free again soon.
 struct DecodeTask {
@@ -89,7 +93,7 @@ struct Operation {
   std::uint64_t sequence = 0;  // in the order of need
   const ByteSource* source = nullptr;
   std::vector<ByteRange> ranges;
-  Buffer buffer;  // where the ranges are laid end to end
+  ReadMemory::Piece buffer;  // where the ranges are laid end to end
   // Whether records that are stored as they are stay in the buffer; else they are copied, so that
   // gaps take no memory for longer than they must.
   bool keep_in_place = false;
@@ -161,11 +165,12 @@ class FetchingReader final : public ReaderState {
   Slot next_slot();
   void pop_front();
   void drop_rest(const Slot& failed);
-  std::uint64_t used_bytes() const noexcept {
-    return overhead_bytes_ + wanted_bytes_ + live_bytes_ + buffers_.idle_bytes();
-  }
-  std::uint64_t horizon() const noexcept {
-    return std::max(window_bytes_ / 2, options_.memory_bytes / 8);
+  // What operations may take, and as much may be asked for: the rest of the budget is for gaps
+  // between what they take.
+  std::uint64_t room() const noexcept { return options_.memory_bytes - options_.memory_bytes / 8; }
+  std::uint64_t free_bytes() const noexcept {
+    const std::uint64_t used = overhead_bytes_ + live_bytes_;
+    return room() - std::min(room(), used);
   }
 
   // Slots that wait to be fetched, by block.
@@ -175,6 +180,7 @@ class FetchingReader final : public ReaderState {
 
   // Fetching.
   bool fetch_ahead();
+  std::vector<Slot*> affordable(std::vector<Slot*> slots);
   void start(std::vector<Slot*> slots);
   void add_tasks(Operation& operation, std::vector<Slot*> slots);
   void read(const std::shared_ptr<Operation>& operation);
@@ -187,7 +193,7 @@ class FetchingReader final : public ReaderState {
   }
   void decode(Operation& operation, DecodeTask& task);
   bool decode(const Operation& operation, Slot& slot, Arena& arena) const;
-  Buffer take_buffer(Operation& operation);
+  ReadMemory::Piece take_buffer(Operation& operation);
 
   // Giving.
   void await_front();
@@ -211,13 +217,12 @@ class FetchingReader final : public ReaderState {
   std::uint64_t dropped_request_ = ~std::uint64_t{0};  // its slots are not given
   std::unordered_map<std::uint64_t, Slot*> unfetched_;
 
-  // memory_bytes() of slots: all of the window, those before the cursor, those not fetched.
+  // memory_bytes() of slots: all of the window, those before the cursor.
   std::uint64_t window_bytes_ = 0;
   std::uint64_t ahead_bytes_ = 0;
-  std::uint64_t wanted_bytes_ = 0;
   std::uint64_t overhead_bytes_ = 0;
   std::atomic<std::uint64_t> live_bytes_ = 0;  // of operations and their tasks
-  BufferPool buffers_;
+  ReadMemory memory_;
 
   std::optional<Error> error_;  // of what was given last
   ReaderStats stats_;
@@ -237,7 +242,7 @@ FetchingReader::FetchingReader(const Dataset& dataset, const ReaderOptions& opti
     : dataset_(dataset),
       options_(options),
       with_keys_(with_keys),
-      buffers_(options.memory_bytes / 8),
+      memory_(options.memory_bytes),
       workers_(options.threads) {
   std::uint64_t blocks = 0;
   for (const Dataset::Container& container : dataset_.containers()) {
@@ -259,25 +264,24 @@ void FetchingReader::request(RecordRequest request) {
   fill();
 }
 
-// Takes requests into the window while there is room, and one in any case. A quarter of the budget
-// is left for gaps that are read along.
+// Takes requests into the window while their records would fit into the room, and one in any case.
+// They take none before they are fetched; but what a block has is read together, and is kept until
+// the last of it is given.
 void FetchingReader::fill() {
-  const std::uint64_t room = options_.memory_bytes - options_.memory_bytes / 4;
   for (;;) {
     if (!upcoming_) {
       if (requests_.empty()) return;
       upcoming_ = next_slot();
     }
     const std::uint64_t memory = upcoming_->memory_bytes();
-    if (!window_.empty() && used_bytes() + memory + upcoming_->overhead_bytes > room) return;
+    if (!window_.empty() &&
+        window_bytes_ + overhead_bytes_ + memory + upcoming_->overhead_bytes > room())
+      return;
     Slot& slot = window_.emplace_back(std::move(*upcoming_));
     upcoming_.reset();
     window_bytes_ += memory;
     overhead_bytes_ += slot.overhead_bytes;
-    if (!slot.fetched) {
-      wanted_bytes_ += memory;
-      link(slot);
-    }
+    if (!slot.fetched) link(slot);
   }
 }
 
@@ -345,7 +349,7 @@ void FetchingReader::pop_front() {
       task.arena = Arena(0);
       live_bytes_ -= task.memory_bytes;
     }
-    if (--slot.operation->not_given == 0) buffers_.give_back(take_buffer(*slot.operation));
+    if (--slot.operation->not_given == 0) take_buffer(*slot.operation);
   }
   window_.pop_front();
 }
@@ -363,7 +367,6 @@ void FetchingReader::drop_rest(const Slot& failed) {
     if (slot.request != dropped_request_) break;
     if (slot.fetched) continue;
     unlink(slot);
-    wanted_bytes_ -= slot.memory_bytes();
     slot.fetched = slot.ready = true;
   }
 }
@@ -389,13 +392,15 @@ void FetchingReader::unlink(Slot& slot) {
   }
 }
 
-// Starts operations for the slots up to the horizon, each with all that is wanted of its block; for
-// the first slot in any case. Returns whether it stopped only because too many are under way.
+// Starts operations for the slots up to the horizon, each with all that the window wants of its
+// block and that there is room for; for the first slot in any case. Returns whether it stopped only
+// because too many are under way.
 //
-// The horizon is half of the window, so that the other half shows what else of a block is wanted
-// soon; and an eighth of the budget at least: where requests come slowly, nobody waits for more.
+// The horizon is near, so that the window behind it shows what else of a block is wanted: an eighth
+// of the budget, some 30 MB, keeps a store busy.
 bool FetchingReader::fetch_ahead() {
-  while (cursor_ < window_.size() && (cursor_ == 0 || ahead_bytes_ < horizon())) {
+  const std::uint64_t horizon = options_.memory_bytes / 8;
+  while (cursor_ < window_.size() && (cursor_ == 0 || ahead_bytes_ < horizon)) {
     Slot& slot = window_[cursor_];
     if (!slot.fetched) {
       {
@@ -404,14 +409,29 @@ bool FetchingReader::fetch_ahead() {
         // Without workers nothing would happen meanwhile, so reading ahead is only waiting.
         if (cursor_ > 0 && workers_.inline_only() && reads_in_place_) return false;
       }
+      if (cursor_ > 0 && slot.memory_bytes() > free_bytes()) return false;
       // The slot may be left out where there are many: then it starts another one.
-      start(unlink_block(slot.block));
+      start(affordable(unlink_block(slot.block)));
       continue;
     }
     ahead_bytes_ += slot.memory_bytes();
     ++cursor_;
   }
   return false;
+}
+
+// The slots of a block that are needed first, as far as there is room, and one in any case; the
+// others wait on.
+std::vector<Slot*> FetchingReader::affordable(std::vector<Slot*> slots) {
+  std::sort(slots.begin(), slots.end(), is_needed_before);
+  const std::uint64_t room = free_bytes();
+  std::uint64_t bytes = slots.front()->memory_bytes();
+  std::size_t count = 1;
+  while (count < slots.size() && bytes + slots[count]->memory_bytes() <= room)
+    bytes += slots[count++]->memory_bytes();
+  for (std::size_t i = count; i < slots.size(); ++i) link(*slots[i]);
+  slots.resize(count);
+  return slots;
 }
 
 // One operation for slots of one block, or for the first of them where there are too many.
@@ -423,8 +443,7 @@ void FetchingReader::start(std::vector<Slot*> slots) {
   for (const Slot* slot : slots) wanted.push_back(slot->stored);
 
   ReadPlan plan = plan_read(wanted, kLargestGapBytes);
-  if (extra_bytes(plan, wanted) >
-      options_.memory_bytes - std::min(options_.memory_bytes, used_bytes())) {
+  if (planned_bytes(plan, wanted) + extra_bytes(plan, wanted) > free_bytes()) {
     plan = plan_read(wanted, 0);
   }
   const std::size_t planned = plan.positions.size();
@@ -437,12 +456,11 @@ void FetchingReader::start(std::vector<Slot*> slots) {
     slot.fetched = true;
     slot.operation = operation;
     slot.position = plan.positions[i];
-    wanted_bytes_ -= slot.memory_bytes();
   }
   op.sequence = operations_++;
   op.source = &slots.front()->record.container->reader->source();
   op.ranges = std::move(plan.ranges);
-  op.buffer = buffers_.take(plan.bytes);
+  op.buffer = memory_.take(plan.bytes);
   live_bytes_ += op.buffer.capacity();
   op.keep_in_place = is_dense(plan, wanted);
   op.not_given = planned;
@@ -469,9 +487,7 @@ void FetchingReader::start(std::vector<Slot*> slots) {
 }
 
 void FetchingReader::add_tasks(Operation& operation, std::vector<Slot*> slots) {
-  std::sort(slots.begin(), slots.end(), [](const Slot* a, const Slot* b) {
-    return std::pair(a->request, a->piece) < std::pair(b->request, b->piece);
-  });
+  std::sort(slots.begin(), slots.end(), is_needed_before);
   std::uint64_t raw_bytes = kDecodeTaskBytes;
   for (Slot* slot : slots) {
     if (raw_bytes >= kDecodeTaskBytes) {
@@ -503,7 +519,7 @@ void FetchingReader::read(const std::shared_ptr<Operation>& operation) {
     }
   }
   std::vector<ReadRange> ranges;
-  MutableBytes left = operation->buffer;
+  MutableBytes left = operation->buffer.bytes();
   for (const ByteRange& range : operation->ranges) {
     ranges.push_back({range.offset, left.first(range.bytes)});
     left = left.subspan(range.bytes);
@@ -547,16 +563,16 @@ bool FetchingReader::work() {
   return true;
 }
 
-Buffer FetchingReader::take_buffer(Operation& operation) {
+ReadMemory::Piece FetchingReader::take_buffer(Operation& operation) {
   live_bytes_ -= operation.buffer.capacity();
-  return std::exchange(operation.buffer, {});
+  return std::move(operation.buffer);
 }
 
 void FetchingReader::decode(Operation& operation, DecodeTask& task) {
   bool buffer_is_used = false;
   for (Slot* slot : task.slots) buffer_is_used |= decode(operation, *slot, task.arena);
 
-  Buffer unused;
+  ReadMemory::Piece unused;
   {
     const std::lock_guard lock(mutex_);
     operation.buffer_is_used |= buffer_is_used;
@@ -564,7 +580,6 @@ void FetchingReader::decode(Operation& operation, DecodeTask& task) {
     for (Slot* slot : task.slots) slot->ready = true;
     progress_.notify_one();
   }
-  buffers_.give_back(std::move(unused));
 }
 
 // Returns whether the record lies in the operation's buffer.
@@ -572,7 +587,8 @@ bool FetchingReader::decode(const Operation& operation, Slot& slot, Arena& arena
   try {
     if (operation.failure) std::rethrow_exception(operation.failure);
     const ContainerReader& reader = *slot.record.container->reader;
-    const ByteView bytes = ByteView(operation.buffer).subspan(slot.position, slot.stored.bytes);
+    const ByteView bytes =
+        ByteView(operation.buffer.bytes()).subspan(slot.position, slot.stored.bytes);
     std::string key = slot.key;
     if (key.empty() && (with_keys_ || slot.in_pieces())) dataset_.key_of(slot.number, key);
     VerifiedSlot verified;

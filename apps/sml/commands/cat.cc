@@ -146,7 +146,7 @@ void CatCommand::define(CommandLine& line) {
               "at a record that cannot be given: stop (default), or\ntell, go on and exit 3");
   line.flag("--stats", args_.stats, "counts and time on standard error");
   line.group("Speed and memory");
-  line.size("--memory", args_.memory_bytes, "records in flight; default SML_MEMORY, else 256M");
+  line.size("--memory", args_.memory_bytes, "records in flight; default SML_MEMORY, else 384M");
   add_threads_option(line, args_.threads);
   add_store_options(line, args_.store);
   add_report_options(line, args_.report);

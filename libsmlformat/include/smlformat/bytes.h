@@ -24,7 +24,7 @@ using MutableBytes = std::span<std::byte>;
 
 // Memory for buffers of kLargeBuffer bytes and more: in large pages where the system has them, so
 // that the first use of each does not cost as much as what is done with it. Throws std::bad_alloc.
-inline constexpr std::size_t kLargeBuffer = 1U << 20;
+inline constexpr std::size_t kLargeBuffer = 2U << 20;
 void* allocate_large(std::size_t bytes);
 void free_large(void* memory) noexcept;
 

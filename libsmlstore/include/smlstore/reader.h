@@ -13,9 +13,10 @@
 namespace sml {
 
 struct ReaderOptions {
-  std::uint64_t memory_bytes = 256U
-                               << 20;  // in flight and decoded together; mapped files not counted
-  unsigned threads = 0;                // 0: one per processor
+  // In flight and decoded together; mapped files not counted. The default holds the 64 blocks of 4
+  // MiB that block mode reads from at a time, whole, and some that come next.
+  std::uint64_t memory_bytes = 384U << 20;
+  unsigned threads = 0;  // 0: one per processor
   // Check a record in pieces as a whole before its first piece is given, so that a damaged one
   // gives no bytes at all. Reads it twice.
   bool whole_records = false;
