@@ -396,10 +396,10 @@ void FetchingReader::unlink(Slot& slot) {
 // block and that there is room for; for the first slot in any case. Returns whether it stopped only
 // because too many are under way.
 //
-// The horizon is near, so that the window behind it shows what else of a block is wanted: an eighth
-// of the budget, some 30 MB, keeps a store busy.
+// The horizon is near, so that the window behind it shows what else of a block is wanted: a seventh
+// of the budget, some 50 MB, keeps a store busy.
 bool FetchingReader::fetch_ahead() {
-  const std::uint64_t horizon = options_.memory_bytes / 8;
+  const std::uint64_t horizon = options_.memory_bytes / 7;
   while (cursor_ < window_.size() && (cursor_ == 0 || ahead_bytes_ < horizon)) {
     Slot& slot = window_[cursor_];
     if (!slot.fetched) {

@@ -345,7 +345,7 @@ TEST_CASE("a group is what the window holds of a block") {
 
 TEST_CASE("records are fetched when they come near the front of the window") {
   // A block for each record. Of the budget seven eighths are for the window: a slot takes 50,016
-  // bytes, and 320 beside it, so that it holds 14 of them. An eighth of it begins with the third.
+  // bytes, and 320 beside it, so that it holds 14 of them. A seventh of it begins with the third.
   const std::vector<Record> records = equal_records(40, 50'016);
   Store store;
   const FarDataset dataset(store, {build_container(records, in_input_order())});
