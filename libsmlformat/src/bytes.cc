@@ -1,6 +1,5 @@
 #include "smlformat/bytes.h"
 
-#include <cstdlib>
 #include <string>
 
 #include <sys/mman.h>
@@ -8,16 +7,20 @@
 #include "smlformat/error.h"
 
 namespace sml {
+namespace {
+
+constexpr std::size_t kLargePage = 2U << 20;  // on x86-64 and AArch64
+
+}  // namespace
 
 void* allocate_large(std::size_t bytes) {
-  constexpr std::size_t kPage = 2U << 20;  // on x86-64 and AArch64
-  void* const memory = std::aligned_alloc(kPage, round_up(bytes, kPage));
-  if (memory == nullptr) throw std::bad_alloc();
-  ::madvise(memory, round_up(bytes, kPage), MADV_HUGEPAGE);
+  const std::size_t whole = round_up(bytes, kLargePage);
+  void* const memory = ::operator new (whole, std::align_val_t{kLargePage});
+  ::madvise(memory, whole, MADV_HUGEPAGE);
   return memory;
 }
 
-void free_large(void* memory) noexcept { std::free(memory); }
+void free_large(void* memory) noexcept { ::operator delete (memory, std::align_val_t{kLargePage}); }
 
 void put_varint(Bytes& out, std::uint64_t value) {
   while (value >= 0x80) {

@@ -341,6 +341,24 @@ class DatasetTest(StoreTest):
             self.assertIn(b"complete already", again.stderr)
             self.ok("rm", store.container("one"))
 
+    @in_every_store
+    def test_a_killed_copy_goes_on(self, store):
+        self.files("a", 400, size=20000)
+        self.ok("pack", "a", "-o", "one.sml", *BLOCKS)
+        copy = ("cp", "one.sml", store.location)
+        for blocks in (1, 60):
+            with subprocess.Popen([SML, *copy], cwd=self.dir) as copier:
+                while copier.poll() is None and self.written(store) < blocks:
+                    pass
+                copier.kill()
+            while b"is being packed" in (done := self.run_sml(*copy)).stderr:
+                pass
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(store.bytes_of("one"), self.read("one.sml"))
+            self.ok("rm", "--unsealed", store.location)
+            self.assertEqual(self.left_over(store.name) if store.kind == "directory" else [], [])
+            self.ok("rm", store.container("one"))
+
     def written(self, store):
         """Some 64 KiB written of a container that is not sealed."""
         if store.kind != "directory":

@@ -30,7 +30,7 @@ class CpCommand final : public Command {
         "Copies a container, or all containers of a data set, bit by bit; between files,\n"
         "directories and clusters. Every block is checked on the way. Containers that are "
         "at\n"
-        "DEST already are passed over, so that an interrupted copy can be repeated.");
+        "DEST already are passed over, and a copy that was interrupted goes on.");
     line.positional("SOURCE", source_, "a container, or a data set");
     line.positional("DEST", destination_, "a data set; or, for one container, a file");
     line.group("Output");
@@ -97,6 +97,9 @@ class CpCommand final : public Command {
     where.membership = CatalogEntry::of(name, *container.reader).membership;
     where.named_as_is = true;
     where.overwrite = overwrite_ || is_there;  // one that the catalog does not list is taken in
+    // What was copied of this container, and of no other, is gone on with.
+    where.resume = true;
+    where.recipe = static_cast<std::uint32_t>(container.reader->id().low) | 1U;
     Destination destination(std::move(where));
     if (dry_run_) {
       Output out = Output::standard();
@@ -115,11 +118,15 @@ class CpCommand final : public Command {
     ByteSink& sink = destination.begin();
     try {
       copy_container(*container.reader, sink, options);
+      destination.publish(stop);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::kCorrupt) throw;
-      throw error.within(container.path);
+      const Error located =
+          error.code() == ErrorCode::kCorrupt ? error.within_once(container.path) : error;
+      if (destination.kept().empty()) throw located;
+      throw Error(located.code(), located.what(),
+                  fmt::format("{}{}the same sml cp goes on; {} is kept for that", located.hint(),
+                              located.hint().empty() ? "" : "; ", destination.kept()));
     }
-    destination.publish(stop);
     done_bytes_ += bytes;
   }
 
