@@ -57,7 +57,7 @@ std::string default_container_name() {
 
 Destination::Destination(DestinationOptions options) : options_(std::move(options)) {
   const Location& location = options_.location;
-  if (location.revision)
+  if (location.settled().revision)
     throw UsageError(one_line(location.path) + ": a revision cannot be written to");
   if (!location.is_rados() && !location.is_dataset()) {
     path_ = location.path;
@@ -120,8 +120,8 @@ ByteSink& Destination::begin() {
   if (exists(directory + std::string(kCatalogName))) {
     throw Error(ErrorCode::kInvalidArgument,
                 path_ + ": its directory is a data set, whose catalog would not list it",
-                fmt::format("-o {} --name {}", directory.empty() ? "./" : directory,
-                            container_name(path_)));
+                fmt::format("give {} as the data set, and --name {}",
+                            directory.empty() ? "./" : directory, container_name(path_)));
   }
   file_ = std::make_unique<FileSink>(path_, options_.overwrite, options_.recipe, options_.resume);
   return *file_;

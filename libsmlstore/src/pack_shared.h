@@ -61,7 +61,7 @@ class TagHash {
 inline Error not_interrupted_pack() {
   return Error(ErrorCode::kInvalidArgument,
                "the sources or options are not those of the interrupted pack",
-               "pack without --resume to start anew");
+               "to start anew, remove what it left ('sml rm --unsealed' in a data set)");
 }
 
 // How much may be under way at once, so that records in flight stay within options.memory_bytes:

@@ -333,6 +333,8 @@ class Verifier {
   }
 
   void damage(const Error& error) {
+    // A store that does not answer says nothing of its data.
+    if (error.code() == ErrorCode::kUnavailable) throw Error(error);
     ++report_.damaged;
     if (options_.on_damage) options_.on_damage(error);
   }

@@ -239,7 +239,9 @@ class Resume(SmlTest):
         self.assertEqual(
             done.stderr,
             b"sml pack: the sources or options are not those of the interrupted pack\n"
-            b"hint: pack without --resume to start anew; " + self.hint(name),
+            b"hint: to start anew, remove what it left ('sml rm --unsealed' in a data set); "
+            + os.fsencode(name)
+            + b" is kept\n",
         )
         self.assertEqual(self.read(name), before)
         os.remove(self.path("src/one-more"))

@@ -216,6 +216,25 @@ class DatasetTest(StoreTest):
             os.remove(self.path(b"set/" + name + b".sml"))
 
     @in_every_store
+    def test_what_would_be_copied_is_told(self, store):
+        for name in ("a", "b"):
+            self.write(f"{name}/{name}", b"x")
+            self.pack(name, store, name)
+        told = self.ok("cp", store.location, "to/", "-n").decode()
+        self.assertEqual([line.split()[-1] for line in told.splitlines()], ["to/a.sml", "to/b.sml"])
+        self.assertFalse(os.path.exists(self.path("to")))
+        self.fails(2, "standard output", "cp", store.container("a"), "-")
+
+    def test_a_revision_of_a_directory_is_only_read(self):
+        self.write("a/a", b"x")
+        self.ok("pack", "a", "-o", "set/", "--name", "one")
+        for command in (("pack", "a", "-o"), ("cp", "set/one.sml")):
+            self.fails(2, "a revision cannot be written to", *command, "set@1")
+            self.fails(2, "a revision cannot be written to", *command, "set/@1")
+        self.fails(2, "a revision cannot be removed", "rm", "--recursive", "set@1")
+        self.assertEqual(self.keys("set@1"), ["a"])
+
+    @in_every_store
     def test_a_damaged_block_is_not_copied(self, store):
         self.files("a", 100)
         self.ok("pack", "a", "-o", "a.sml", *BLOCKS)

@@ -275,6 +275,8 @@ class FaultTest(StoreTest):
         try:
             for command in (
                 ("cat", store.location, "--all", *timeout),
+                ("verify", store.location, *timeout),
+                ("verify", store.location, "--quick", *timeout),
                 ("pack", "b", "-o", store.location, "--name", "two", *timeout, *BLOCKS),
             ):
                 done = self.run_sml(*command, timeout=60)

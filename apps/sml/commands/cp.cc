@@ -51,6 +51,7 @@ class CpCommand final : public Command {
   void resolve() override {
     if (!source_) throw UsageError("no SOURCE given");
     if (!destination_) throw UsageError("no DEST given");
+    if (*destination_ == "-") throw UsageError("a container cannot be written to standard output");
     from_ = parse_location(*source_);
     to_ = parse_location(*destination_);
     if (name_ && !is_container_name(*name_))
@@ -75,6 +76,9 @@ class CpCommand final : public Command {
       total_bytes_ += container.reader->tail().container_bytes;
     for (const Dataset::Container& container : dataset.containers())
       copy(container, console, interrupt.token());
+    Output out = Output::standard();
+    out.write(told_);
+    out.finish();
     return Outcome::kDone;
   }
 
@@ -102,10 +106,8 @@ class CpCommand final : public Command {
     where.recipe = static_cast<std::uint32_t>(container.reader->id().low) | 1U;
     Destination destination(std::move(where));
     if (dry_run_) {
-      Output out = Output::standard();
-      out.write(fmt::format("would copy {}, {}, to {}\n", one_line(container.path),
-                            shown_size(bytes), one_line(destination.path())));
-      out.finish();
+      told_ += fmt::format("would copy {}, {}, to {}\n", one_line(container.path),
+                           shown_size(bytes), one_line(destination.path()));
       return;
     }
     CopyOptions options;
@@ -162,6 +164,7 @@ class CpCommand final : public Command {
   Location from_;
   Location to_;
   std::shared_ptr<Store> store_to_;  // where that is a data set
+  std::string told_;  // of a dry run
   std::uint64_t done_bytes_ = 0;
   std::uint64_t total_bytes_ = 0;
 };

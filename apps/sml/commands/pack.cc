@@ -333,8 +333,9 @@ Outcome PackCommand::run(Console& console) {
     const std::string kept = destination.kept();
     if (kept.empty()) throw;
     throw Error(error.code(), error.what(),
-                fmt::format("{}{}sml pack --resume ... continues it; {} is kept for that",
-                            error.hint(), error.hint().empty() ? "" : "; ", kept));
+                error.hint().empty()
+                    ? fmt::format("sml pack --resume ... continues it; {} is kept for that", kept)
+                    : fmt::format("{}; {} is kept", error.hint(), kept));
   }
 }
 

@@ -49,7 +49,7 @@ class RmCommand final : public Command {
     if (!argument_) throw UsageError("no LOCATION given");
     location_ = parse_location(*argument_);
     if (recursive_ && unsealed_) throw UsageError("--recursive and --unsealed exclude each other");
-    if (location_.revision) throw UsageError("a revision cannot be removed");
+    if (location_.settled().revision) throw UsageError("a revision cannot be removed");
   }
 
   Outcome run(Console& console) override {

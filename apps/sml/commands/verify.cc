@@ -87,6 +87,7 @@ class VerifyCommand final : public Command {
     DatasetOptions opening(resolve_store(store_));
     opening.partial = partial_;
     opening.on_unusable = [&](const Error& error) {
+      if (error.code() == ErrorCode::kUnavailable) throw Error(error);
       ++unusable;
       tell(error);
     };

@@ -45,7 +45,7 @@ struct VerifyReport {
 // container and, where it has them, block, record, offset in the container and both checksums.
 // Memory: a block and a record per thread (mapped blocks not counted); for containers that are not
 // mapped there are at least 16. Throws kInvalidArgument for kChecksums of containers in files,
-// kCancelled, and what the callbacks throw.
+// kUnavailable where the store does not answer, kCancelled, and what the callbacks throw.
 VerifyReport verify(const Dataset& dataset, const VerifyOptions& options);
 
 }  // namespace sml
