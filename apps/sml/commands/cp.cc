@@ -164,7 +164,7 @@ class CpCommand final : public Command {
   Location from_;
   Location to_;
   std::shared_ptr<Store> store_to_;  // where that is a data set
-  std::string told_;  // of a dry run
+  std::string told_;                 // of a dry run
   std::uint64_t done_bytes_ = 0;
   std::uint64_t total_bytes_ = 0;
 };
