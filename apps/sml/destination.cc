@@ -73,7 +73,7 @@ Destination::Destination(DestinationOptions options) : options_(std::move(option
   }
   container_ = {name_in_dataset(options_), options_.membership, options_.overwrite, options_.recipe,
                 options_.resume};
-  store_ = Store::open(location, options_.store);
+  store_ = options_.dataset ? options_.dataset : Store::open(location, options_.store);
   path_ = store_->place(container_.name);
   store_->settle();
   if (options_.resume && !options_.overwrite) {

@@ -18,6 +18,7 @@ namespace sml {
 struct DestinationOptions {
   Location location;
   StoreOptions store;
+  std::shared_ptr<Store> dataset;   // that of the location, where it is open already
   std::optional<std::string> name;  // of the container in a data set
   Membership membership;
   bool named_as_is = false;  // a part gets no -I-of-N behind its name

@@ -19,8 +19,6 @@
 namespace sml {
 namespace {
 
-constexpr std::string_view kNewSuffix = ".new";
-
 bool exists(const std::string& path) noexcept {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0;
@@ -94,10 +92,14 @@ std::string DirectoryDataset::place(std::string_view container) const {
   return directory_ + std::string(container) + std::string(kContainerSuffix);
 }
 
+std::string DirectoryDataset::catalog_path() const {
+  return directory_ + std::string(kCatalogName);
+}
+std::string DirectoryDataset::next_catalog_path() const { return catalog_path() + ".new"; }
+
 std::optional<Catalog> DirectoryDataset::catalog() const {
-  const std::string path = directory_ + std::string(kCatalogName);
-  if (!exists(path)) return std::nullopt;
-  return read_catalog(path);
+  if (!exists(catalog_path())) return std::nullopt;
+  return read_catalog(catalog_path());
 }
 
 Catalog DirectoryDataset::read_catalog(const std::string& path) {
@@ -160,8 +162,8 @@ std::shared_ptr<const ByteSource> DirectoryDataset::open_damaged(const std::stri
 }
 
 void DirectoryDataset::finish_publication() const {
-  const std::string path = directory_ + std::string(kCatalogName);
-  const std::string fresh = path + std::string(kNewSuffix);
+  const std::string path = catalog_path();
+  const std::string fresh = next_catalog_path();
   if (!exists(fresh)) return;
   bool published = false;
   try {
@@ -180,9 +182,8 @@ void DirectoryDataset::finish_publication() const {
 }
 
 void DirectoryDataset::write(const Catalog& catalog, const std::function<void()>& commit) const {
-  const std::string path = directory_ + std::string(kCatalogName);
-  const std::string fresh =
-      path + std::string(kNewSuffix);  // one writer at a time: the lock is held
+  const std::string path = catalog_path();
+  const std::string fresh = next_catalog_path();  // one writer at a time: the lock is held
   const std::string text = catalog.encode();
   try {
     FileDescriptor fd(open_path(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0666));
@@ -202,7 +203,7 @@ void DirectoryDataset::write(const Catalog& catalog, const std::function<void()>
 }
 
 void DirectoryDataset::settle() {
-  if (!exists(directory_ + std::string(kCatalogName) + std::string(kNewSuffix))) return;
+  if (!exists(next_catalog_path())) return;
   const DirectoryLock lock(directory_);
   finish_publication();
 }
@@ -286,8 +287,8 @@ void DirectoryDataset::remove_dataset() {
     if (!names().empty())
       throw Error(ErrorCode::kInvalidArgument,
                   shown_path(directory_) + ": the data set is not empty");
-    for (const std::string_view suffix : {std::string_view(), kNewSuffix})
-      remove_file(directory_ + std::string(kCatalogName) + std::string(suffix));
+    remove_file(catalog_path());
+    remove_file(next_catalog_path());
   }
   remove_unused_directory(directory_);
 }

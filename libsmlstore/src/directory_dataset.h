@@ -40,6 +40,8 @@ class DirectoryDataset final : public Store, public std::enable_shared_from_this
   const std::string& directory() const noexcept { return directory_; }  // ends with a slash
 
  private:
+  std::string catalog_path() const;
+  std::string next_catalog_path() const;  // while it is written
   static Catalog read_catalog(const std::string& path);
 
   std::string directory_;

@@ -96,6 +96,7 @@ class CpCommand final : public Command {
     DestinationOptions where;
     where.location = to_;
     where.store = resolve_store(store_);
+    where.dataset = store_to_;
     if (to_.is_dataset()) where.name = name;
     if (!to_.is_dataset() && name_) where.name = name_;
     where.membership = CatalogEntry::of(name, *container.reader).membership;

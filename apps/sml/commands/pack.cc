@@ -126,7 +126,7 @@ void PackCommand::define(CommandLine& line) {
   line.text("-o,--output", "DEST", args_.output,
             "a file; or a data set: a directory, a name that ends in /,\nor rados://POOL/DATASET");
   line.text("--name", "NAME", args_.name,
-            "of the container in a data set; default: time and random digits");
+            "of the container in a data set; default: time and random\ndigits; with --part: part");
   line.value(
       "--part", "I/N",
       [this](const std::string& text) {
