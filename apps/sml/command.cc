@@ -10,7 +10,7 @@
 namespace sml {
 namespace {
 
-constexpr std::array<CommandInfo, 11> kCommands = {{
+constexpr std::array<CommandInfo, 12> kCommands = {{
     {"pack", "merge files into a container", make_pack_command},
     {"ls", "list keys, in name order", make_ls_command},
     {"info", "counts, sizes and containers of a data set", make_info_command},
@@ -20,6 +20,7 @@ constexpr std::array<CommandInfo, 11> kCommands = {{
     {"recover", "save what is intact of a damaged container", make_recover_command},
     {"cp", "copy containers between files, directories and clusters", make_cp_command},
     {"rm", "remove containers, data sets, and what crashed packers left", make_rm_command},
+    {"cache", "look after the blocks and indexes kept on this machine", make_cache_command},
     {"help", "help for a command", make_help_command},
     {"version", "versions of sml, its formats and its libraries", make_version_command},
 }};

@@ -22,6 +22,7 @@ namespace sml {
 namespace {
 
 std::atomic<int> received_signal{0};
+std::atomic<bool> counters_asked{false};
 
 // Names are short (temporary ones): a fixed place that a signal handler may read.
 std::array<char, 64> unfinished_name{};
@@ -62,7 +63,22 @@ extern "C" void on_fault(int /*number*/) {
   ::_exit(1);
 }
 
+extern "C" void on_counters_asked(int /*number*/) { counters_asked.store(true); }
+
 }  // namespace
+
+CountersSignal::CountersSignal() {
+  struct sigaction action {};
+  action.sa_handler = on_counters_asked;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR1, &action, nullptr);
+}
+
+CountersSignal::~CountersSignal() { ::signal(SIGUSR1, SIG_IGN); }
+
+bool CountersSignal::take() const noexcept {
+  return counters_asked.load(std::memory_order_relaxed) && counters_asked.exchange(false);
+}
 
 Interrupt::Interrupt(int grace_ms) : grace_ms_(grace_ms) {
   const sigset_t set = watched_signals();

@@ -35,6 +35,18 @@ class Interrupt {
   std::thread watcher_;
 };
 
+// While it lives, SIGUSR1 asks for counters; otherwise it is ignored.
+class CountersSignal {
+ public:
+  CountersSignal();
+  ~CountersSignal();
+  CountersSignal(const CountersSignal&) = delete;
+  CountersSignal& operator=(const CountersSignal&) = delete;
+
+  // Whether it came since the last call.
+  bool take() const noexcept;
+};
+
 // Makes SIGBUS (a mapped file that became shorter, a disk that fails) one line and exit 1:
 // "<command>: <place>: ...".
 void handle_faults(const std::string& command);

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include <fmt/format.h>
+
 #include "command.h"
 #include "interrupt.h"
 #include "options.h"
@@ -18,7 +20,7 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::string cache_directory() {
+std::string default_cache_directory() {
   if (std::string own = environment("SML_CACHE_DIR"); !own.empty()) return own;
   if (std::string caches = environment("XDG_CACHE_HOME"); caches.starts_with('/'))
     return caches + "/sml";
@@ -53,13 +55,26 @@ void add_store_options(CommandLine& line, StoreArguments& arguments) {
             "where indexes are kept; default SML_CACHE_DIR, else\n~/.cache/sml");
 }
 
+void add_cache_options(CommandLine& line, StoreArguments& arguments) {
+  line.size(
+      "--cache-size", arguments.cache_bytes,
+      "room for blocks in the cache, if it has none yet; default\nSML_CACHE_SIZE, else none; 0: "
+      "do without the cache");
+  line.flag("--far", arguments.far, "keep blocks of container files as well, as of Ceph's");
+}
+
+std::string resolve_cache_directory(const StoreArguments& arguments) {
+  return arguments.cache_directory.value_or(default_cache_directory());
+}
+
 StoreOptions resolve_store(const StoreArguments& arguments) {
   StoreOptions options;
   options.ceph_conf = arguments.ceph_conf.value_or("");
   options.ceph_user = arguments.ceph_user.value_or("");
   if (arguments.ceph_timeout_s)
     options.ceph_timeout_s = static_cast<double>(*arguments.ceph_timeout_s);
-  options.index_directory = arguments.cache_directory.value_or(cache_directory());
+  options.index_directory = resolve_cache_directory(arguments);
+  options.mapped = !arguments.far;
   return options;
 }
 
@@ -75,6 +90,48 @@ Dataset open_dataset(const Location& location, const StoreArguments& arguments, 
                      Console& console) {
   DatasetOptions options(resolve_store(arguments));
   options.partial = partial;
+  return open_dataset(location, std::move(options), console);
+}
+
+namespace {
+
+std::shared_ptr<BlockCache> open_block_cache(const StoreArguments& arguments, Console& console) {
+  const std::string directory = resolve_cache_directory(arguments);
+  std::optional<std::uint64_t> bytes = arguments.cache_bytes;
+  if (const std::string text = environment("SML_CACHE_SIZE"); !bytes && !text.empty()) {
+    try {
+      bytes = parse_size(text);
+    } catch (const UsageError& error) {
+      throw UsageError(std::string("environment SML_CACHE_SIZE: ") + error.what());
+    }
+  }
+  if (directory.empty() || bytes == std::uint64_t{0}) return nullptr;
+  const auto warn = [&console](const std::string& why) {
+    console.note("warning: " + one_line(why));
+  };
+  try {
+    auto cache = BlockCache::open(directory, warn);
+    if (!cache && bytes) {
+      BlockCache::init(directory, *bytes, false);
+      cache = BlockCache::open(directory, warn);
+    } else if (cache && bytes && cache->limit_bytes() != *bytes) {
+      console.note(fmt::format("{}: the cache has room for {} already; 'sml cache init' changes it",
+                               one_line(directory), shown_size(cache->limit_bytes())));
+    }
+    return cache;
+  } catch (const Error& error) {
+    warn(fmt::format("{}; blocks are not kept", error.what()));
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+Dataset open_cached_dataset(const Location& location, const StoreArguments& arguments, bool partial,
+                            Console& console) {
+  DatasetOptions options(resolve_store(arguments));
+  options.partial = partial;
+  options.block_cache = open_block_cache(arguments, console);
   return open_dataset(location, std::move(options), console);
 }
 

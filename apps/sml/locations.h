@@ -25,8 +25,13 @@ struct StoreArguments {
   std::optional<std::string> ceph_user;
   std::optional<std::uint64_t> ceph_timeout_s;
   std::optional<std::string> cache_directory;
+  std::optional<std::uint64_t> cache_bytes;
+  bool far = false;
 };
 void add_store_options(CommandLine& line, StoreArguments& arguments);
+// --cache-size and --far, for commands that read through the block cache.
+void add_cache_options(CommandLine& line, StoreArguments& arguments);
+std::string resolve_cache_directory(const StoreArguments& arguments);
 // What was not given comes from the environment: SML_CACHE_DIR, else XDG_CACHE_HOME, else HOME.
 StoreOptions resolve_store(const StoreArguments& arguments);
 
@@ -34,6 +39,12 @@ StoreOptions resolve_store(const StoreArguments& arguments);
 Dataset open_dataset(const Location& location, DatasetOptions options, Console& console);
 Dataset open_dataset(const Location& location, const StoreArguments& arguments, bool partial,
                      Console& console);
+
+// The same, reading through the block cache where the cache directory has room for blocks, or gets
+// it by --cache-size or SML_CACHE_SIZE. One that cannot be used is a warning, and reading goes on
+// without.
+Dataset open_cached_dataset(const Location& location, const StoreArguments& arguments, bool partial,
+                            Console& console);
 
 // The error with the location before its message, unless it begins with it.
 Error located(const Error& error, const Location& location);

@@ -84,7 +84,7 @@ int main_of(std::vector<std::string> arguments) {
   fill_standard_descriptors();
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
-  ::signal(SIGUSR1, SIG_IGN);  // it asks for counters, which no command has yet
+  ::signal(SIGUSR1, SIG_IGN);  // it asks for counters: CountersSignal
 
   // "-h" and "--version" instead of a command are understood as well.
   if (!arguments.empty() && (arguments[0] == "-h" || arguments[0] == "--help"))

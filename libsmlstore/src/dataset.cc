@@ -87,6 +87,24 @@ void add_catalogued(const Store& store, const Catalog& catalog, const Location& 
                                         : shown_path(location.path) + ": no such container");
 }
 
+// Gives containers that are not mapped their place in the cache.
+void use_cache(const std::shared_ptr<BlockCache>& cache,
+               std::vector<Dataset::Container>& containers) {
+  for (Dataset::Container& container : containers) {
+    const ContainerReader& reader = *container.reader;
+    if (reader.source().view(0, Header::kBytes).size() == Header::kBytes) continue;
+    const std::uint64_t block_bytes = reader.header().block_bytes;
+    if (cache->limit_bytes() < block_bytes) {
+      throw Error(ErrorCode::kLimit,
+                  fmt::format("{}: the cache has room for {} bytes, and a block of {} takes {}",
+                              shown_path(cache->directory()), cache->limit_bytes(),
+                              shown_path(container.path), block_bytes),
+                  fmt::format("'sml cache init --size {}' or more gives it room", block_bytes));
+    }
+    container.cached = cache->use(reader.id(), reader.index().blocks());
+  }
+}
+
 // "1, 2, 5 and 3 more"
 std::string list_parts(const std::vector<std::uint32_t>& parts) {
   constexpr std::size_t kShown = 8;
@@ -166,7 +184,9 @@ Dataset Dataset::open(const Location& given, const DatasetOptions& options) {
       throw Error(ErrorCode::kInvalidArgument,
                   shown_path(location.path) + ": a container has no revisions, data sets have");
     }
-    return from({open_file(location.path, options.mapped)});
+    Dataset dataset = from({open_file(location.path, options.mapped)});
+    if (options.block_cache) use_cache(options.block_cache, dataset.containers_);
+    return dataset;
   }
   const std::shared_ptr<Store> store = Store::open(location, options);
   Opened opened(options);
@@ -191,6 +211,7 @@ Dataset Dataset::open(const Location& given, const DatasetOptions& options) {
     const bool all = location.container.empty() && !options.partial && !opened.unusable;
     check_parts(dataset.containers_, !all);
     dataset.revision_ = catalog ? catalog->revision : 0;
+    if (options.block_cache) use_cache(options.block_cache, dataset.containers_);
     return dataset;
   });
 }

@@ -15,10 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "cached_blocks.h"
+#include "fetch_operation.h"
 #include "ordered_tasks.h"
-#include "read_memory.h"
-#include "read_plan.h"
-#include "smlformat/frames.h"
 #include "smlformat/key.h"
 
 namespace sml {
@@ -27,100 +26,18 @@ namespace {
 // Operations under way at a time: some milliseconds each, of which most is waiting for disks, so
 // that several disks are kept busy; more would only wait for one another.
 constexpr std::size_t kMaxOperations = 32;
-// What a slot takes beside its bytes and its key: itself, and its place among those of its block.
-constexpr std::uint64_t kSlotOverhead = 320;
-// Raw bytes that one worker decodes at a time: some 0.2 ms, far more than it takes to wake it.
-constexpr std::uint64_t kDecodeTaskBytes = 256U << 10;
-// Arenas round up to it.
-constexpr std::uint64_t kArenaAlign = 16;
+// Of a block that another process fetches: how often to look, and how long before it is fetched
+// here as well.
+constexpr std::chrono::milliseconds kLookAgain{2};
+constexpr std::chrono::seconds kLongestWait{5};
+// Between calls of ReaderOptions::while_waiting.
+constexpr std::chrono::milliseconds kTellAgain{100};
 
-struct Operation;
-
-// A record, or one piece of a large one, in the window.
-struct Slot {
-  std::uint64_t request = 0;  // counts requests: pieces of one record share it
-  std::uint64_t number = kNoNumber;
-  std::string key;
-  LocatedRecord record;
-  std::uint64_t piece = 0;
-  bool check_only = false;  // a piece that is not given, only checked
-  std::uint64_t block = 0;  // among those of all containers
-  ByteRange stored;
-  std::uint64_t raw_bytes = 0;
-  std::uint64_t overhead_bytes = 0;  // beside the record's
-
-  // Whether an operation was started for it, or none is needed; until then, the next one of its
-  // block.
-  bool fetched = false;
-  Slot* next_unfetched = nullptr;
-
-  // What fetches it, and keeps its bytes.
-  std::shared_ptr<Operation> operation;
-  std::size_t task = 0;        // of the operation
-  std::uint64_t position = 0;  // in the operation's buffer
-
-  // The outcome, once it is ready.
-  ByteView bytes;
-  std::uint32_t crc32c = 0;
-  std::exception_ptr failure;
-  bool ready = false;
-
-  bool in_pieces() const noexcept { return record.place.pieces > 1; }
-  // What it takes when it is decoded. Compressed records are smaller than raw ones, so what is as
-  // large is stored as it is and stays where it was read.
-  std::uint64_t decoded_bytes() const noexcept {
-    return stored.bytes >= SlotPrefix::kBytes + raw_bytes ? 0 : round_up(raw_bytes, kArenaAlign);
-  }
-  std::uint64_t memory_bytes() const noexcept { return stored.bytes + decoded_bytes(); }
-};
-static_assert(sizeof(Slot) + 8 * sizeof(void*) <= kSlotOverhead);
-
-bool is_needed_before(const Slot* a, const Slot* b) noexcept {
-  return std::pair(a->request, a->piece) < std::pair(b->request, b->piece);
-}
-
-// Slots that are decoded together, into memory of their own: they are needed one soon after the
-// other, and so it is free again soon.
-struct DecodeTask {
-  std::vector<Slot*> slots;
-  std::size_t not_given = 0;
-  std::uint64_t memory_bytes = 0;  // of the arena, at most
-  Arena arena;
-};
-
-// Slots of one block that are read together.
-struct Operation {
-  std::uint64_t sequence = 0;  // in the order of need
-  const ByteSource* source = nullptr;
-  std::vector<ByteRange> ranges;
-  ReadMemory::Piece buffer;  // where the ranges are laid end to end
-  // Whether records that are stored as they are stay in the buffer; else they are copied, so that
-  // gaps take no memory for longer than they must.
-  bool keep_in_place = false;
-  std::size_t not_given = 0;      // slots
-  std::vector<DecodeTask> tasks;  // in the order of need
-  std::size_t next_task = 0;      // to begin
-  std::size_t tasks_left = 0;     // to end
-  bool buffer_is_used = false;    // a record lies in it
-  std::exception_ptr failure;
-};
-
-std::uint64_t planned_bytes(const ReadPlan& plan, const std::vector<ByteRange>& wanted) {
-  std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < plan.positions.size(); ++i) bytes += wanted[i].bytes;
-  return bytes;
-}
-
-// Whether what is read for gaps is little enough to be kept with the records.
-bool is_dense(const ReadPlan& plan, const std::vector<ByteRange>& wanted) {
-  const std::uint64_t bytes = planned_bytes(plan, wanted);
-  return plan.bytes <= bytes + bytes / 4;
-}
-
-// Memory that a plan takes beyond what is wanted. Unless it is dense, records are copied.
-std::uint64_t extra_bytes(const ReadPlan& plan, const std::vector<ByteRange>& wanted) {
-  if (!is_dense(plan, wanted)) return plan.bytes;
-  return plan.bytes - std::min(plan.bytes, planned_bytes(plan, wanted));
+// Of the block that a slot lies in.
+std::uint64_t block_bytes(const Slot& slot) {
+  const Index& index = slot.record.container->reader->index();
+  const std::uint64_t block = slot.block_number();
+  return index.block_offset(block + 1) - index.block_offset(block);
 }
 
 // Adds the time that it lives.
@@ -139,6 +56,15 @@ class WaitingTime {
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
+// With a cache one thread is not enough: a consumer that takes its time must not hold up others who
+// wait for a block that was claimed here.
+unsigned threads_for(const Dataset& dataset, const ReaderOptions& options) {
+  const bool cached =
+      std::any_of(dataset.containers().begin(), dataset.containers().end(),
+                  [](const auto& container) { return container.cached != nullptr; });
+  return cached && Workers::wanted(options.threads) == 1 ? 2 : options.threads;
+}
+
 class FetchingReader final : public ReaderState {
  public:
   FetchingReader(const Dataset& dataset, const ReaderOptions& options, bool with_keys);
@@ -150,7 +76,7 @@ class FetchingReader final : public ReaderState {
   }
   std::uint64_t pending() const noexcept override { return pending_; }
   bool next(RecordPiece& piece) override;
-  ReaderStats stats() const noexcept override { return stats_; }
+  ReaderStats stats() const noexcept override;
 
  private:
   // A record whose slots come into the window one after another.
@@ -164,6 +90,7 @@ class FetchingReader final : public ReaderState {
   void fill();
   Slot next_slot();
   void pop_front();
+  void let_go(const Slot& slot);
   void drop_rest(const Slot& failed);
   // What operations may take, and as much may be asked for: the rest of the budget is for gaps
   // between what they take.
@@ -178,8 +105,23 @@ class FetchingReader final : public ReaderState {
   std::vector<Slot*> unlink_block(std::uint64_t block);
   void unlink(Slot& slot);
 
+  // The cache.
+  struct Busy {
+    std::vector<Slot*> slots;
+    std::chrono::steady_clock::time_point since;
+  };
+  bool is_cached(const Slot& slot) const;
+  void wait_again(Slot& slot);
+  bool decode_cached();
+  void settle();
+  void look_at_busy();
+  void fetch_block(std::vector<Slot*> slots, BlockClaim claim);
+  void keep(const std::shared_ptr<Operation>& operation);
+
   // Fetching.
   bool fetch_ahead();
+  bool look_ahead();
+  void launch(const std::shared_ptr<Operation>& operation);
   std::vector<Slot*> affordable(std::vector<Slot*> slots);
   void start(std::vector<Slot*> slots);
   void add_tasks(Operation& operation, std::vector<Slot*> slots);
@@ -191,6 +133,7 @@ class FetchingReader final : public ReaderState {
     while (work()) {
     }
   }
+  void call_workers(const Operation& operation);
   void decode(Operation& operation, DecodeTask& task);
   bool decode(const Operation& operation, Slot& slot, Arena& arena) const;
   ReadMemory::Piece take_buffer(Operation& operation);
@@ -213,25 +156,34 @@ class FetchingReader final : public ReaderState {
 
   std::deque<Slot> window_;  // slots stay where they are
   bool given_ = false;       // the first of them, and still in use by the consumer
-  std::size_t cursor_ = 0;   // slots of the window before it are fetched
+  std::size_t cursor_ = 0;   // slots of the window before it do not wait
+  std::size_t near_ = 0;     // cached slots before it are fetched; at most cursor_
   std::uint64_t dropped_request_ = ~std::uint64_t{0};  // its slots are not given
-  std::unordered_map<std::uint64_t, Slot*> unfetched_;
+  std::unordered_map<std::uint64_t, Slot*> waiting_;
 
   // memory_bytes() of slots: all of the window, those before the cursor.
   std::uint64_t window_bytes_ = 0;
   std::uint64_t ahead_bytes_ = 0;
+  std::uint64_t near_bytes_ = 0;  // raw, of those before near_
   std::uint64_t overhead_bytes_ = 0;
   std::atomic<std::uint64_t> live_bytes_ = 0;  // of operations and their tasks
   ReadMemory memory_;
+
+  std::vector<Busy> busy_;
+  std::chrono::steady_clock::time_point looked_at_busy_;
 
   std::optional<Error> error_;  // of what was given last
   ReaderStats stats_;
   std::uint64_t operations_ = 0;
 
-  std::mutex mutex_;  // guards what follows, Slot::ready and the tasks of operations
+  // Guards what follows, Slot::ready, and the tasks of operations.
+  mutable std::mutex mutex_;
   std::condition_variable progress_;
   std::size_t in_flight_ = 0;
-  std::map<std::uint64_t, std::shared_ptr<Operation>> arrived_;  // to decode, by sequence
+  std::map<std::uint64_t, std::chrono::steady_clock::time_point> under_way_;  // by sequence
+  std::multimap<std::uint64_t, std::shared_ptr<Operation>> arrived_;          // to decode, by need
+  std::vector<std::shared_ptr<Operation>> ended_;  // of whole blocks, whose slots go on
+  std::vector<Slot*> damaged_;                     // in the cache
   bool reads_in_place_ = false;  // the source is near: whoever starts a read carries it out
   bool stopping_ = false;
 
@@ -243,7 +195,7 @@ FetchingReader::FetchingReader(const Dataset& dataset, const ReaderOptions& opti
       options_(options),
       with_keys_(with_keys),
       memory_(options.memory_bytes),
-      workers_(options.threads) {
+      workers_(threads_for(dataset, options)) {
   std::uint64_t blocks = 0;
   for (const Dataset::Container& container : dataset_.containers()) {
     first_block_.push_back(blocks);
@@ -281,7 +233,7 @@ void FetchingReader::fill() {
     upcoming_.reset();
     window_bytes_ += memory;
     overhead_bytes_ += slot.overhead_bytes;
-    if (!slot.fetched) link(slot);
+    if (slot.state == SlotState::kWaiting) link(slot);
   }
 }
 
@@ -324,7 +276,8 @@ Slot FetchingReader::next_slot() {
     }
   } catch (...) {
     slot.failure = std::current_exception();
-    slot.fetched = slot.ready = true;
+    slot.state = SlotState::kFetched;
+    slot.ready = true;
   }
   if (last) {
     expansion_.reset();
@@ -343,15 +296,24 @@ void FetchingReader::pop_front() {
     --cursor_;
     ahead_bytes_ -= memory;
   }
-  if (slot.operation) {
-    DecodeTask& task = slot.operation->tasks[slot.task];
-    if (--task.not_given == 0) {
-      task.arena = Arena(0);
-      live_bytes_ -= task.memory_bytes;
-    }
-    if (--slot.operation->not_given == 0) take_buffer(*slot.operation);
+  if (near_ > 0) {
+    --near_;
+    near_bytes_ -= slot.raw_bytes;
   }
+  let_go(slot);
   window_.pop_front();
+}
+
+// Of what brought the slot, and is kept for those that have not been given.
+void FetchingReader::let_go(const Slot& slot) {
+  if (!slot.operation) return;
+  Operation& operation = *slot.operation;
+  DecodeTask& task = operation.tasks[slot.task];
+  if (--task.not_given == 0) {
+    task.arena = Arena(0);
+    live_bytes_ -= task.memory_bytes;
+  }
+  if (--operation.not_given == 0) take_buffer(operation);
 }
 
 // One error is enough of a record: its other pieces are not given, nor fetched any more.
@@ -365,24 +327,25 @@ void FetchingReader::drop_rest(const Slot& failed) {
   }
   for (Slot& slot : window_) {
     if (slot.request != dropped_request_) break;
-    if (slot.fetched) continue;
+    if (slot.state != SlotState::kWaiting) continue;
     unlink(slot);
-    slot.fetched = slot.ready = true;
+    slot.state = SlotState::kFetched;
+    slot.ready = true;
   }
 }
 
 void FetchingReader::link(Slot& slot) {
-  Slot*& first = unfetched_[slot.block];
-  slot.next_unfetched = std::exchange(first, &slot);
+  Slot*& first = waiting_[slot.block];
+  slot.next_waiting = std::exchange(first, &slot);
 }
 
 std::vector<Slot*> FetchingReader::unlink_block(std::uint64_t block) {
-  const auto found = unfetched_.find(block);
+  const auto found = waiting_.find(block);
   std::vector<Slot*> slots;
-  for (Slot* slot = found->second; slot != nullptr; slot = slot->next_unfetched) {
+  for (Slot* slot = found->second; slot != nullptr; slot = slot->next_waiting) {
     slots.push_back(slot);
   }
-  unfetched_.erase(found);
+  waiting_.erase(found);
   return slots;
 }
 
@@ -392,32 +355,253 @@ void FetchingReader::unlink(Slot& slot) {
   }
 }
 
+// Keeps operations going. Returns whether it stopped only because too many are under way.
+bool FetchingReader::fetch_ahead() {
+  settle();
+  look_at_busy();
+  for (;;) {
+    const bool held_back = look_ahead();
+    if (decode_cached()) return held_back;
+  }
+}
+
 // Starts operations for the slots up to the horizon, each with all that the window wants of its
-// block and that there is room for; for the first slot in any case. Returns whether it stopped only
-// because too many are under way.
+// block and that there is room for; for the first slot in any case. Slots whose block is in the
+// cache need none, and a block that can be kept there is fetched as a whole. Returns as
+// fetch_ahead().
 //
 // The horizon is near, so that the window behind it shows what else of a block is wanted: a seventh
 // of the budget, some 50 MB, keeps a store busy.
-bool FetchingReader::fetch_ahead() {
+bool FetchingReader::look_ahead() {
   const std::uint64_t horizon = options_.memory_bytes / 7;
   while (cursor_ < window_.size() && (cursor_ == 0 || ahead_bytes_ < horizon)) {
     Slot& slot = window_[cursor_];
-    if (!slot.fetched) {
-      {
-        const std::lock_guard lock(mutex_);
-        if (in_flight_ == kMaxOperations) return true;
-        // Without workers nothing would happen meanwhile, so reading ahead is only waiting.
-        if (cursor_ > 0 && workers_.inline_only() && reads_in_place_) return false;
-      }
-      if (cursor_ > 0 && slot.memory_bytes() > free_bytes()) return false;
-      // The slot may be left out where there are many: then it starts another one.
-      start(affordable(unlink_block(slot.block)));
+    if (slot.state != SlotState::kWaiting) {
+      ahead_bytes_ += slot.memory_bytes();
+      ++cursor_;
       continue;
     }
-    ahead_bytes_ += slot.memory_bytes();
-    ++cursor_;
+    if (is_cached(slot)) {
+      for (Slot* one : unlink_block(slot.block)) {
+        one->state = SlotState::kCached;
+        one->was_there = true;
+      }
+      continue;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (in_flight_ == kMaxOperations) return true;
+      // Without workers nothing would happen meanwhile, so reading ahead is only waiting.
+      if (cursor_ > 0 && workers_.inline_only() && reads_in_place_) return false;
+    }
+    if (CachedBlocks* const cache = slot.cache()) {
+      const std::uint64_t bytes = block_bytes(slot);
+      if (cursor_ > 0 && bytes > free_bytes()) return false;
+      BlockClaim claim;
+      switch (cache->claim(slot.block_number(), bytes, claim)) {
+        case CachedBlocks::Claim::kMine:
+          fetch_block(unlink_block(slot.block), std::move(claim));
+          continue;
+        case CachedBlocks::Claim::kBusy: {
+          std::vector<Slot*> slots = unlink_block(slot.block);
+          for (Slot* one : slots) {
+            one->state = SlotState::kAwaited;
+            one->was_there = true;
+          }
+          busy_.push_back({std::move(slots), std::chrono::steady_clock::now()});
+          continue;
+        }
+        case CachedBlocks::Claim::kThere:
+          if (is_cached(slot)) continue;
+          // It has another size, or cannot be mapped.
+          if (!cache->drop(slot.block_number())) break;
+          ++stats_.blocks_damaged;
+          continue;
+        case CachedBlocks::Claim::kNoRoom:
+          break;
+      }
+    }
+    if (cursor_ > 0 && slot.memory_bytes() > free_bytes()) return false;
+    // The slot may be left out where there are many: then it starts another one.
+    start(affordable(unlink_block(slot.block)));
   }
   return false;
+}
+
+// ---- the cache
+
+bool FetchingReader::is_cached(const Slot& slot) const {
+  CachedBlocks* const cache = slot.cache();
+  return cache != nullptr && cache->find(slot.block_number(), block_bytes(slot)) != nullptr;
+}
+
+// Starts anew with a slot that was taken care of, in vain.
+void FetchingReader::wait_again(Slot& slot) {
+  let_go(slot);
+  slot.operation.reset();
+  slot.state = SlotState::kWaiting;
+  slot.was_there = false;
+  link(slot);
+  cursor_ = near_ = 0;
+  ahead_bytes_ = near_bytes_ = 0;
+}
+
+// Decodes cached slots that are nearly needed: their bytes are touched just before they are given.
+// Returns whether all is well; false: some of them wait again.
+bool FetchingReader::decode_cached() {
+  const std::uint64_t horizon = (workers_.threads() + 2) * kDecodeTaskBytes;
+  // Not one by one.
+  if (near_ > 0 && near_bytes_ + kDecodeTaskBytes > horizon) return true;
+  std::vector<Slot*> slots;
+  std::shared_ptr<const MappingPin> pin;
+  bool all_well = true;
+  while (all_well && near_ < cursor_ && (near_ == 0 || near_bytes_ < horizon)) {
+    Slot& slot = window_[near_];
+    if (slot.state == SlotState::kCached) {
+      if (!pin) pin = slot.cache()->pin();
+      const std::uint64_t block = slot.block_number();
+      const Dataset::Container& container = *slot.record.container;
+      if (const std::byte* const at = container.cached->find(block, block_bytes(slot))) {
+        slot.stored_at = at + (slot.stored.offset - container.reader->index().block_offset(block));
+        slots.push_back(&slot);
+      } else {
+        // Somebody removed it.
+        all_well = false;
+        wait_again(slot);
+        break;
+      }
+    }
+    near_bytes_ += slot.raw_bytes;
+    ++near_;
+  }
+  if (slots.empty()) return all_well;
+  const auto operation = std::make_shared<Operation>();
+  operation->kind = OperationKind::kCached;
+  operation->sequence = operations_++;
+  operation->pin = std::move(pin);
+  operation->keep_in_place = true;
+  operation->not_given = slots.size();
+  for (Slot* slot : slots) {
+    slot->state = SlotState::kFetched;
+    slot->operation = operation;
+  }
+  add_tasks(*operation, std::move(slots));
+  const std::lock_guard lock(mutex_);
+  arrived_.emplace(operation->need, operation);
+  call_workers(*operation);
+  return all_well;
+}
+
+// Goes on with slots of whole blocks that arrived, and of those that turned out to be damaged.
+void FetchingReader::settle() {
+  std::vector<std::shared_ptr<Operation>> ended;
+  std::vector<Slot*> damaged;
+  {
+    const std::lock_guard lock(mutex_);
+    ended.swap(ended_);
+    damaged.swap(damaged_);
+  }
+  for (const auto& operation : ended) {
+    bool unavailable = false;
+    try {
+      if (operation->failure) std::rethrow_exception(operation->failure);
+    } catch (const Error& error) {
+      unavailable = error.code() == ErrorCode::kUnavailable;
+    } catch (...) {  // told by who reads its records one by one
+    }
+    for (Slot* slot : operation->awaited_by) {
+      if (operation->kept) {
+        slot->state = SlotState::kCached;
+      } else if (unavailable) {
+        slot->state = SlotState::kFetched;
+        slot->failure = operation->failure;
+        slot->ready = true;
+      } else {
+        slot->bypass = true;
+        wait_again(*slot);
+      }
+    }
+    if (operation->kept) ++stats_.blocks_kept;
+    near_ = 0;
+    near_bytes_ = 0;
+  }
+  for (Slot* slot : damaged) {
+    const std::uint64_t block = slot->block_number();
+    if (slot->cache()->drop(block)) ++stats_.blocks_damaged;
+    // A block that is damaged again and again is not the cache's fault.
+    slot->bypass = ++slot->damages > 1;
+    wait_again(*slot);
+  }
+}
+
+// Blocks that other processes fetch: whether they are there, or nobody fetches them any more, or it
+// has taken too long.
+void FetchingReader::look_at_busy() {
+  if (busy_.empty()) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_at_busy_ < kLookAgain) return;
+  looked_at_busy_ = now;
+  std::vector<Busy> busy;
+  busy.swap(busy_);
+  for (Busy& one : busy) {
+    Slot& first = *one.slots.front();
+    if (is_cached(first)) {
+      for (Slot* slot : one.slots) slot->state = SlotState::kCached;
+      near_ = 0;
+      near_bytes_ = 0;
+      continue;
+    }
+    BlockClaim claim;
+    const auto claimed = first.cache()->claim(first.block_number(), block_bytes(first), claim);
+    if (claimed == CachedBlocks::Claim::kBusy && now - one.since <= kLongestWait) {
+      busy_.push_back(std::move(one));
+    } else if (claimed == CachedBlocks::Claim::kMine || claimed == CachedBlocks::Claim::kBusy) {
+      fetch_block(std::move(one.slots), std::move(claim));
+    } else {
+      for (Slot* slot : one.slots) wait_again(*slot);
+    }
+  }
+}
+
+// Fetches the block of the slots into the cache.
+void FetchingReader::fetch_block(std::vector<Slot*> slots, BlockClaim claim) {
+  const Slot& first =
+      **std::min_element(slots.begin(), slots.end(),
+                         [](const Slot* a, const Slot* b) { return is_needed_before(a, b); });
+  const Dataset::Container& container = *first.record.container;
+  const auto operation = std::make_shared<Operation>();
+  Operation& op = *operation;
+  op.kind = OperationKind::kWholeBlock;
+  op.need = first.request;
+  op.source = &container.reader->source();
+  op.ranges = {{container.reader->index().block_offset(first.block_number()), block_bytes(first)}};
+  op.buffer = memory_.take(op.ranges.front().bytes);
+  op.claim = std::move(claim);
+  for (Slot* slot : slots) {
+    slot->state = SlotState::kAwaited;
+    slot->was_there = false;
+  }
+  op.awaited_by = std::move(slots);
+  launch(operation);
+}
+
+// Keeps a whole block that has arrived, if it is what the index says.
+void FetchingReader::keep(const std::shared_ptr<Operation>& operation) {
+  Operation& op = *operation;
+  if (!op.failure) {
+    const Slot& slot = *op.awaited_by.front();
+    const Dataset::Container& container = *slot.record.container;
+    const std::uint64_t block = slot.block_number();
+    const std::uint32_t expected = container.reader->index().block(block).crc32c;
+    op.kept =
+        container.cached->keep(block, op.buffer.bytes(), expected) == CachedBlocks::Kept::kKept;
+  }
+  op.claim = BlockClaim();
+  ReadMemory::Piece unused;
+  const std::lock_guard lock(mutex_);
+  unused = take_buffer(op);
+  ended_.push_back(operation);
+  progress_.notify_one();
 }
 
 // The slots of a block that are needed first, as far as there is room, and one in any case; the
@@ -451,28 +635,35 @@ void FetchingReader::start(std::vector<Slot*> slots) {
   slots.resize(planned);
   const auto operation = std::make_shared<Operation>();
   Operation& op = *operation;
-  for (std::size_t i = 0; i < planned; ++i) {
-    Slot& slot = *slots[i];
-    slot.fetched = true;
-    slot.operation = operation;
-    slot.position = plan.positions[i];
-  }
-  op.sequence = operations_++;
   op.source = &slots.front()->record.container->reader->source();
   op.ranges = std::move(plan.ranges);
-  op.buffer = memory_.take(plan.bytes);
-  live_bytes_ += op.buffer.capacity();
   op.keep_in_place = is_dense(plan, wanted);
   op.not_given = planned;
+  for (Slot* slot : slots) {
+    slot->state = SlotState::kFetched;
+    slot->operation = operation;
+  }
+  op.buffer = memory_.take(plan.bytes);
+  for (std::size_t i = 0; i < planned; ++i)
+    slots[i]->stored_at = op.buffer.bytes().data() + plan.positions[i];
   add_tasks(op, std::move(slots));
+  launch(operation);
+}
+
+// Reads what an operation asks for into its buffer.
+void FetchingReader::launch(const std::shared_ptr<Operation>& operation) {
+  Operation& op = *operation;
+  op.sequence = operations_++;
+  live_bytes_ += op.buffer.capacity();
   ++stats_.operations;
   stats_.ranges += op.ranges.size();
-  stats_.read_bytes += plan.bytes;
+  stats_.read_bytes += op.buffer.bytes().size();
 
   bool in_place = false;
   {
     const std::lock_guard lock(mutex_);
     stats_.most_in_flight = std::max<std::uint64_t>(stats_.most_in_flight, ++in_flight_);
+    under_way_.emplace(op.sequence, std::chrono::steady_clock::now());
     in_place = reads_in_place_;
   }
   if (in_place && !workers_.inline_only()) {
@@ -488,6 +679,7 @@ void FetchingReader::start(std::vector<Slot*> slots) {
 
 void FetchingReader::add_tasks(Operation& operation, std::vector<Slot*> slots) {
   std::sort(slots.begin(), slots.end(), is_needed_before);
+  operation.need = slots.front()->request;
   std::uint64_t raw_bytes = kDecodeTaskBytes;
   for (Slot* slot : slots) {
     if (raw_bytes >= kDecodeTaskBytes) {
@@ -514,6 +706,7 @@ void FetchingReader::read(const std::shared_ptr<Operation>& operation) {
     const std::lock_guard lock(mutex_);
     if (stopping_) {
       --in_flight_;
+      under_way_.erase(operation->sequence);
       progress_.notify_one();
       return;
     }
@@ -536,16 +729,22 @@ void FetchingReader::on_read(const std::shared_ptr<Operation>& operation,
                              std::exception_ptr failure, bool in_place) {
   const std::lock_guard lock(mutex_);
   operation->failure = std::move(failure);
-  arrived_.emplace(operation->sequence, operation);
+  arrived_.emplace(operation->need, operation);
   reads_in_place_ = in_place;
   --in_flight_;
-  if (!workers_.inline_only() && !stopping_) {
-    const std::size_t helpers = std::min<std::size_t>(operation->tasks.size(), workers_.threads());
-    for (std::size_t i = 0; i < helpers; ++i) {
-      workers_.run([this] { work_off(); });
-    }
-  }
+  under_way_.erase(operation->sequence);
+  call_workers(*operation);
   progress_.notify_one();
+}
+
+// With the lock held.
+void FetchingReader::call_workers(const Operation& operation) {
+  if (workers_.inline_only() || stopping_) return;
+  const std::size_t wanted = std::max<std::size_t>(1, operation.tasks.size());
+  const std::size_t helpers = std::min<std::size_t>(wanted, workers_.threads());
+  for (std::size_t i = 0; i < helpers; ++i) {
+    workers_.run([this] { work_off(); });
+  }
 }
 
 // Decodes what is needed first of all that has arrived; false where there is nothing to do.
@@ -556,10 +755,14 @@ bool FetchingReader::work() {
     const std::lock_guard lock(mutex_);
     if (stopping_ || arrived_.empty()) return false;
     operation = arrived_.begin()->second;
-    task = &operation->tasks[operation->next_task++];
+    if (!operation->tasks.empty()) task = &operation->tasks[operation->next_task++];
     if (operation->next_task == operation->tasks.size()) arrived_.erase(arrived_.begin());
   }
-  decode(*operation, *task);
+  if (task == nullptr) {
+    keep(operation);
+  } else {
+    decode(*operation, *task);
+  }
   return true;
 }
 
@@ -577,7 +780,14 @@ void FetchingReader::decode(Operation& operation, DecodeTask& task) {
     const std::lock_guard lock(mutex_);
     operation.buffer_is_used |= buffer_is_used;
     if (--operation.tasks_left == 0 && !operation.buffer_is_used) unused = take_buffer(operation);
-    for (Slot* slot : task.slots) slot->ready = true;
+    for (Slot* slot : task.slots) {
+      if (operation.kind == OperationKind::kCached && slot->failure) {
+        slot->failure = nullptr;
+        damaged_.push_back(slot);
+      } else {
+        slot->ready = true;
+      }
+    }
     progress_.notify_one();
   }
 }
@@ -587,8 +797,7 @@ bool FetchingReader::decode(const Operation& operation, Slot& slot, Arena& arena
   try {
     if (operation.failure) std::rethrow_exception(operation.failure);
     const ContainerReader& reader = *slot.record.container->reader;
-    const ByteView bytes =
-        ByteView(operation.buffer.bytes()).subspan(slot.position, slot.stored.bytes);
+    const ByteView bytes(slot.stored_at, slot.stored.bytes);
     std::string key = slot.key;
     if (key.empty() && (with_keys_ || slot.in_pieces())) dataset_.key_of(slot.number, key);
     VerifiedSlot verified;
@@ -606,6 +815,7 @@ bool FetchingReader::decode(const Operation& operation, Slot& slot, Arena& arena
       std::copy(decoded.bytes.begin(), decoded.bytes.end(), copy.begin());
       slot.bytes = copy;
     }
+    slot.immutable = decoded.in_place && operation.kind == OperationKind::kCached;
     if (with_keys_) slot.key = std::move(key);
     return decoded.in_place && operation.keep_in_place;
   } catch (...) {
@@ -623,13 +833,20 @@ void FetchingReader::await_front() {
     if (front.ready) return;
     // Without workers the consumer decodes.
     const auto can_work = [&] { return workers_.inline_only() && !arrived_.empty(); };
-    if (!can_work()) {
+    const auto can_go_on = [&] {
+      return front.ready || can_work() || !ended_.empty() || !damaged_.empty() ||
+             (held_back && in_flight_ < kMaxOperations);
+    };
+    if (!can_go_on()) {
       const WaitingTime time(stats_.waited_ns);
-      progress_.wait(lock, [&] {
-        return front.ready || can_work() || (held_back && in_flight_ < kMaxOperations);
-      });
+      if (busy_.empty() && !options_.while_waiting) {
+        progress_.wait(lock, can_go_on);
+      } else {
+        progress_.wait_for(lock, busy_.empty() ? kTellAgain : kLookAgain, can_go_on);
+      }
     }
     lock.unlock();
+    if (options_.while_waiting) options_.while_waiting();
     if (workers_.inline_only()) work();
   }
 }
@@ -651,6 +868,19 @@ bool FetchingReader::next(RecordPiece& piece) {
   }
 }
 
+ReaderStats FetchingReader::stats() const noexcept {
+  ReaderStats stats = stats_;
+  const std::lock_guard lock(mutex_);
+  stats.in_flight = in_flight_;
+  if (!under_way_.empty()) {
+    // Numbered as they started.
+    const std::chrono::nanoseconds age =
+        std::chrono::steady_clock::now() - under_way_.begin()->second;
+    stats.oldest_ns = static_cast<std::uint64_t>(age.count());
+  }
+  return stats;
+}
+
 void FetchingReader::give(Slot& slot, RecordPiece& piece) {
   piece = RecordPiece{};
   piece.number = slot.number;
@@ -663,6 +893,9 @@ void FetchingReader::give(Slot& slot, RecordPiece& piece) {
     piece.bytes = slot.bytes;
     piece.crc32c = slot.crc32c;
     piece.last = slot.piece + 1 == slot.record.place.pieces;
+    piece.immutable = slot.immutable;
+    if (slot.record.container->cached) ++(slot.was_there ? stats_.cache_hits : stats_.cache_misses);
+    if (slot.operation->kind == OperationKind::kCached) stats_.cache_bytes += slot.stored.bytes;
     stats_.bytes += slot.bytes.size();
     stats_.stored_bytes += slot.stored.bytes;
     if (piece.last) ++stats_.records;

@@ -1,24 +1,21 @@
 #include "index_cache.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <array>
 #include <new>
+#include <optional>
+#include <string_view>
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache_directory.h"
 #include "posix_file.h"
+#include "smlformat/layout.h"
 
 namespace sml {
 namespace {
-
-// As the Cache Directory Tagging Specification wants it: backups pass such directories over.
-constexpr std::string_view kCacheTag =
-    "Signature: 8a477f597d28d172789f06886806bc55\n"
-    "# This directory is a cache of sml; it may be removed at any time.\n";
 
 // Null where it cannot be mapped. fd -1: memory.
 void* map(int fd, std::uint64_t bytes, int protection) noexcept {
@@ -29,8 +26,32 @@ void* map(int fd, std::uint64_t bytes, int protection) noexcept {
 
 std::string index_directory(const std::string& directory) { return directory + "/index"; }
 
+std::string footer_name(const Hash128& id) { return id.hex() + ".footer"; }
+
 std::string footer_path(const std::string& directory, const Hash128& id) {
-  return index_directory(directory) + "/" + id.hex() + ".footer";
+  return index_directory(directory) + "/" + footer_name(id);
+}
+
+// Calls `f` with the name of each file that is a footer by its name and its end.
+template <class F>
+void each_footer(const std::string& directory, F f) {
+  const FileDescriptor parent(open_path(index_directory(directory), O_RDONLY | O_DIRECTORY));
+  if (!parent) return;
+  each_name(parent.get(), [&](const char* name) {
+    const std::string_view text(name);
+    if (!text.ends_with(".footer")) return;
+    const FileDescriptor fd(::openat(parent.get(), name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat status {};
+    if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_size < off_t{Tail::kBytes})
+      return;
+    std::array<std::byte, kTailMagic.size()> magic{};
+    const off_t at = status.st_size - off_t{kTailMagic.size()};
+    if (::pread(fd.get(), magic.data(), magic.size(), at) != ssize_t{magic.size()} ||
+        as_text(magic) != kTailMagic)
+      return;
+    f(parent.get(), name, static_cast<std::uint64_t>(status.st_size));
+  });
 }
 
 std::shared_ptr<const KeptFooter> open_kept(const std::string& path, std::uint64_t bytes) {
@@ -44,53 +65,37 @@ std::shared_ptr<const KeptFooter> open_kept(const std::string& path, std::uint64
   return at == nullptr ? nullptr : std::make_shared<const KeptFooter>(at, bytes);
 }
 
-// Private to the user: whoever may read it may read names of records.
-void make_private_directories(const std::string& directory) {
-  for (std::size_t slash = directory.find('/', 1);; slash = directory.find('/', slash + 1)) {
-    ::mkdir(directory.substr(0, slash).c_str(), 0700);
-    if (slash == std::string::npos) break;
-  }
-  const FileDescriptor tag(
-      open_path(directory + "/CACHEDIR.TAG", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
-  if (tag && ::write(tag.get(), kCacheTag.data(), kCacheTag.size()) < 0) return;
-  ::mkdir(index_directory(directory).c_str(), 0700);
-}
-
-// A file without a name, with space for all of its bytes, so that a mapping can be written.
-FileDescriptor unnamed_file(const std::string& directory, std::uint64_t bytes) {
-  FileDescriptor fd(open_path(directory, O_RDWR | O_TMPFILE, 0600));
-  if (fd && ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)) != 0) fd.reset();
-  return fd;
-}
-
 }  // namespace
 
 std::shared_ptr<const KeptFooter> cached_footer(const std::string& directory, const Hash128& id,
                                                 std::uint64_t bytes,
                                                 const std::function<void()>& check,
                                                 const std::function<void(MutableBytes)>& fetch) {
-  FileDescriptor fd;
   const std::string path = directory.empty() ? std::string() : footer_path(directory, id);
   if (!directory.empty()) {
     if (auto kept = open_kept(path, bytes)) return kept;
   }
   check();
+  FileDescriptor parent;
+  std::optional<NewCacheFile> file;
   if (!directory.empty()) {
-    make_private_directories(directory);
-    fd = unnamed_file(index_directory(directory), bytes);
+    make_cache_directory(directory, CacheSharing::kUser);
+    make_directory_at(AT_FDCWD, index_directory(directory), sharing_of(directory));
+    parent.reset(open_path(index_directory(directory), O_RDONLY | O_DIRECTORY));
+    if (parent) file.emplace(parent.get(), sharing_of(directory));
   }
-  void* at = fd ? map(fd.get(), bytes, PROT_READ | PROT_WRITE) : nullptr;
+  // With space for all of its bytes, so that a mapping can be written.
+  void* at = nullptr;
+  if (file && *file && ::posix_fallocate(file->fd(), 0, static_cast<off_t>(bytes)) == 0)
+    at = map(file->fd(), bytes, PROT_READ | PROT_WRITE);
   const bool keep = at != nullptr;
   if (!keep) at = map(-1, bytes, PROT_READ | PROT_WRITE);
   if (at == nullptr) throw std::bad_alloc();
   auto footer = std::make_shared<const KeptFooter>(at, bytes);
   fetch({static_cast<std::byte*>(at), bytes});
   ::mprotect(at, bytes, PROT_READ);
-  if (keep) {
-    // Whole when it gets its name. Another process may have been faster, with the same bytes.
-    const std::string unnamed = "/proc/self/fd/" + std::to_string(fd.get());
-    ::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW);
-  }
+  // Another process may have been faster, with the same bytes.
+  if (keep) file->give_name(footer_name(id));
   return footer;
 }
 
@@ -98,6 +103,21 @@ KeptFooter::~KeptFooter() { ::munmap(at_, bytes_); }
 
 void discard_footer(const std::string& directory, const Hash128& id) noexcept {
   if (!directory.empty()) ::unlink(footer_path(directory, id).c_str());
+}
+
+void count_kept_footers(const std::string& directory, std::uint64_t& files, std::uint64_t& bytes) {
+  each_footer(directory, [&](int, const char*, std::uint64_t size) {
+    ++files;
+    bytes += size;
+  });
+}
+
+std::uint64_t remove_kept_footers(const std::string& directory) {
+  std::uint64_t removed = 0;
+  each_footer(directory, [&](int parent, const char* name, std::uint64_t) {
+    if (::unlinkat(parent, name, 0) == 0) ++removed;
+  });
+  return removed;
 }
 
 }  // namespace sml

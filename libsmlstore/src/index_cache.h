@@ -39,4 +39,8 @@ std::shared_ptr<const KeptFooter> cached_footer(const std::string& directory, co
                                                 const std::function<void(MutableBytes)>& fetch);
 void discard_footer(const std::string& directory, const Hash128& id) noexcept;
 
+void count_kept_footers(const std::string& directory, std::uint64_t& files, std::uint64_t& bytes);
+// Returns how many.
+std::uint64_t remove_kept_footers(const std::string& directory);
+
 }  // namespace sml

@@ -110,6 +110,8 @@ class CatCommand final : public Command {
 
  private:
   std::unique_ptr<RecordWriter> make_writer(Output& out) const;
+  std::string shown_stats(const ReaderStats& stats,
+                          std::chrono::steady_clock::time_point begin) const;
   void copy(Reader& reader, Requests& requests, RecordWriter& writer, Console& console,
             std::stop_token stop);
   void give(const RecordPiece& piece, RecordWriter& writer, Console& console);
@@ -148,6 +150,7 @@ void CatCommand::define(CommandLine& line) {
   line.group("Speed and memory");
   line.size("--memory", args_.memory_bytes, "records in flight; default SML_MEMORY, else 384M");
   add_threads_option(line, args_.threads);
+  add_cache_options(line, args_.store);
   add_store_options(line, args_.store);
   add_report_options(line, args_.report);
   line.epilog(
@@ -186,8 +189,14 @@ Outcome CatCommand::run(Console& console) try {
   if (args_.from_list() && args_.list() == "-") refuse_input_terminal("keys");
   const auto begin = std::chrono::steady_clock::now();
   const Interrupt interrupt;
-  const Dataset dataset = open_dataset(args_.location, args_.store, args_.partial, console);
-  Reader reader(dataset, args_.reader, args_.directory || args_.shown_format() != Format::kRaw);
+  const CountersSignal asked;
+  const Dataset dataset = open_cached_dataset(args_.location, args_.store, args_.partial, console);
+  std::optional<Reader> open_reader;
+  args_.reader.while_waiting = [&] {
+    if (asked.take()) console.print(shown_stats(open_reader->stats(), begin));
+  };
+  Reader& reader = open_reader.emplace(dataset, args_.reader,
+                                       args_.directory || args_.shown_format() != Format::kRaw);
   Requests requests(args_, dataset.records());
   Output out = Output::standard();
   const auto writer = make_writer(out);
@@ -199,20 +208,31 @@ Outcome CatCommand::run(Console& console) try {
   }
   writer->finish();
   if (args_.stats) {
-    const ReaderStats stats = reader.stats();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    console.print(fmt::format("records {}\nbytes {}\nstored_bytes {}\nfailed {}\nseconds {:.3f}\n",
-                              stats.records, stats.bytes, stats.stored_bytes, lost_,
-                              seconds.count()));
-    const std::chrono::duration<double> waited = std::chrono::nanoseconds(stats.waited_ns);
-    console.print(fmt::format(
-        "operations {}\nranges {}\nread_bytes {}\nmost_in_flight {}\nwaited {:.3f}\n",
-        stats.operations, stats.ranges, stats.read_bytes, stats.most_in_flight, waited.count()));
+    console.print(shown_stats(reader.stats(), begin));
   }
   return lost_ == 0 ? Outcome::kDone : Outcome::kSkipped;
 } catch (const ClosedPipe&) {
   if (args_.shown_format() != Format::kFrames) throw;
   throw Error(ErrorCode::kIo, "standard output was closed before the end of the frames");
+}
+
+// What --stats and SIGUSR1 print.
+std::string CatCommand::shown_stats(const ReaderStats& stats,
+                                    std::chrono::steady_clock::time_point begin) const {
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const std::chrono::duration<double> waited = std::chrono::nanoseconds(stats.waited_ns);
+  const std::chrono::duration<double> oldest = std::chrono::nanoseconds(stats.oldest_ns);
+  return fmt::format("records {}\nbytes {}\nstored_bytes {}\nfailed {}\nseconds {:.3f}\n",
+                     stats.records, stats.bytes, stats.stored_bytes, lost_, seconds.count()) +
+         fmt::format(
+             "operations {}\nranges {}\nread_bytes {}\nmost_in_flight {}\nwaited {:.3f}\n"
+             "in_flight {}\noldest {:.3f}\n",
+             stats.operations, stats.ranges, stats.read_bytes, stats.most_in_flight, waited.count(),
+             stats.in_flight, oldest.count()) +
+         fmt::format(
+             "cache_hits {}\ncache_misses {}\ncache_bytes {}\nblocks_kept {}\nblocks_damaged {}\n",
+             stats.cache_hits, stats.cache_misses, stats.cache_bytes, stats.blocks_kept,
+             stats.blocks_damaged);
 }
 
 std::unique_ptr<RecordWriter> CatCommand::make_writer(Output& out) const {
@@ -239,6 +259,7 @@ void CatCommand::copy(Reader& reader, Requests& requests, RecordWriter& writer, 
     RecordPiece piece;
     if (reader.next(piece)) {
       give(piece, writer, console);
+      if (args_.reader.while_waiting) args_.reader.while_waiting();
       if (progress != nullptr) {
         const ReaderStats stats = reader.stats();
         progress->update("read", {stats.records, 0, stats.bytes, 0});

@@ -16,6 +16,7 @@ std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_recover_command();
 std::unique_ptr<Command> make_cp_command();
 std::unique_ptr<Command> make_rm_command();
+std::unique_ptr<Command> make_cache_command();
 std::unique_ptr<Command> make_help_command();
 std::unique_ptr<Command> make_version_command();
 

@@ -12,6 +12,7 @@
 
 #include "smlformat/container_reader.h"
 #include "smlformat/error.h"
+#include "smlstore/block_cache.h"
 #include "smlstore/location.h"
 #include "smlstore/store.h"
 
@@ -27,6 +28,9 @@ struct DatasetOptions : StoreOptions {
   // Called with the path of each container file beside a catalog that does not list it.
   std::function<void(const std::string&)> on_stray;
   bool partial = false;  // open although parts are missing
+  // Where blocks of containers that are not mapped are kept. In use as long as the data set is
+  // open.
+  std::shared_ptr<BlockCache> block_cache;
 };
 
 // Immutable; const functions are safe for threads. A record's number is its number in its container
@@ -40,15 +44,16 @@ class Dataset {
     std::shared_ptr<const ContainerReader> reader;
     std::uint64_t first_record = 0;
     std::uint64_t first_sample = 0;
+    std::shared_ptr<CachedBlocks> cached = nullptr;  // null: its blocks are not kept
   };
 
   // A container file; a directory of them; a data set in Ceph, or one container of it: at the
   // revision that the location names, else as it is now. A directory without catalog has the
-  // containers whose files are there, at revision 0. Throws kNotFound (no such path, data set,
-  // container or revision; nothing in it), kInvalidArgument (containers disagree about grouping; in
-  // a data set also parts of different wholes, parts that come twice, and, unless options.partial,
-  // missing ones; all named), what Store::open throws, and what ContainerReader throws, naming the
-  // container.
+  // containers whose files are there, at revision 0. Throws kLimit (the block cache is too small
+  // for a block), kNotFound (no such path, data set, container or revision; nothing in it),
+  // kInvalidArgument (containers disagree about grouping; in a data set also parts of different
+  // wholes, parts that come twice, and, unless options.partial, missing ones; all named), what
+  // Store::open throws, and what ContainerReader throws, naming the container.
   static Dataset open(const Location& location, const DatasetOptions& options = {});
   // The data set of containers that are open (first_record and first_sample are filled in), put
   // into the order of their names. Throws kInvalidArgument where they disagree about grouping.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,8 @@ struct ReaderOptions {
   // Check a record in pieces as a whole before its first piece is given, so that a damaged one
   // gives no bytes at all. Reads it twice.
   bool whole_records = false;
+  // Called now and then from next() while it waits for storage.
+  std::function<void()> while_waiting;
 };
 
 struct ReaderStats {
@@ -34,6 +37,16 @@ struct ReaderStats {
   std::uint64_t read_bytes = 0;      // asked for by operations, gaps between records included
   std::uint64_t most_in_flight = 0;  // operations under way at a time
   std::uint64_t waited_ns = 0;       // that next() waited for storage and workers
+  std::uint64_t in_flight = 0;       // operations under way now
+  std::uint64_t oldest_ns = 0;       // how long the oldest of them has been
+
+  // Of records in containers whose blocks are cached; each piece of a large one counts. A record is
+  // a hit where its block was in the cache, or another process fetched it, when it was looked for.
+  std::uint64_t cache_hits = 0;
+  std::uint64_t cache_misses = 0;
+  std::uint64_t cache_bytes = 0;     // stored bytes given from cached blocks
+  std::uint64_t blocks_kept = 0;     // fetched into the cache
+  std::uint64_t blocks_damaged = 0;  // dropped from it
 };
 
 // A record, or one piece of a large one, as it comes out of a reader.
