@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <malloc.h>
@@ -33,6 +34,14 @@ void fill_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
+}
+
+// A directory of containers takes a descriptor for each.
+void allow_many_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 Outcome print(const std::string& text) {
@@ -82,6 +91,7 @@ int exit_code(const std::vector<std::string>& arguments, Console& console) {
 int main_of(std::vector<std::string> arguments) {
   keep_freed_memory();
   fill_standard_descriptors();
+  allow_many_files();
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   ::signal(SIGUSR1, SIG_IGN);  // it asks for counters: CountersSignal

@@ -199,7 +199,7 @@ void PendingInRados::publish(const std::stop_token& stop) {
   const auto reader = store_->open_sealed(entry);
   CatalogEntry complete = CatalogEntry::of(container_.name, *reader);
   complete.incarnation = incarnation_;
-  KeyCheck keys(*store_, container_.name, *reader);
+  KeyCheck keys(*store_, container_.name, *reader, &store_->compared());
   try {
     store_->update(
         [&](Catalog& catalog) {

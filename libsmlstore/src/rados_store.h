@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "key_check.h"
 #include "rados_place.h"
 #include "smlstore/store.h"
 
@@ -35,6 +36,7 @@ class RadosStore final : public Store, public std::enable_shared_from_this<Rados
   // Deletes the objects of what the catalog lists as removed, then drops it from there.
   void delete_removed();
   const RadosPlace& where() const noexcept { return place_; }
+  ComparedContainers& compared() noexcept { return compared_; }
 
  private:
   bool read_catalog(Objects::Versioned& stored) const;  // whether there is one
@@ -42,6 +44,7 @@ class RadosStore final : public Store, public std::enable_shared_from_this<Rados
 
   RadosPlace place_;
   StoreOptions options_;
+  ComparedContainers compared_;
 };
 
 }  // namespace sml

@@ -353,5 +353,21 @@ class Signals(Contract):
         self.assertFalse(os.path.exists(self.path("ds")))
 
 
+class ManyContainers(SmlTest):
+    def test_a_directory_may_have_more_containers_than_a_process_has_files_at_first(self):
+        def few_files():
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+
+        for number in range(100):
+            self.write(f"{number}", b"%d" % number)
+            self.ok("pack", f"{number}", "-o", "ds/", "--name", f"{number:03}")
+        done = subprocess.run(
+            [SML, "cat", "ds/", "--all"], cwd=self.dir, capture_output=True, preexec_fn=few_files, check=False
+        )
+        expected = b"".join(b"%d" % number for number in range(100))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, expected, b""))
+
+
 if __name__ == "__main__":
     unittest.main()
