@@ -29,11 +29,11 @@ auto within(const std::string& path, F f) {
   }
 }
 
-Dataset::Container open_file(const std::string& path, bool mapped) {
+Dataset::Container open_file(const std::string& path, const DatasetOptions& options) {
   Dataset::Container container;
   container.name = container_name(path);
   container.path = path;
-  container.reader = open_container_file(path, mapped);
+  container.reader = open_container_file(path, options.mapped, options.index_directory);
   return container;
 }
 
@@ -62,7 +62,7 @@ class Opened {
 
 void add_files(const std::string& directory, const DatasetOptions& options, Opened& opened) {
   for (const std::string& file : list_containers(directory))
-    opened.add([&] { return open_file(directory + file, options.mapped); });
+    opened.add([&] { return open_file(directory + file, options); });
   if (opened.containers.empty() && !opened.unusable) {
     throw Error(ErrorCode::kNotFound,
                 shown_path(directory) + ": no containers (*.sml) in this directory");
@@ -184,7 +184,7 @@ Dataset Dataset::open(const Location& given, const DatasetOptions& options) {
       throw Error(ErrorCode::kInvalidArgument,
                   shown_path(location.path) + ": a container has no revisions, data sets have");
     }
-    Dataset dataset = from({open_file(location.path, options.mapped)});
+    Dataset dataset = from({open_file(location.path, options)});
     if (options.block_cache) use_cache(options.block_cache, dataset.containers_);
     return dataset;
   }

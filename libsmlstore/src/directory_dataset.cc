@@ -135,7 +135,7 @@ Catalog DirectoryDataset::catalog_or_files() const {
 }
 
 std::shared_ptr<const ContainerReader> DirectoryDataset::open_file(const std::string& path) const {
-  return open_container_file(path, options_.mapped);
+  return open_container_file(path, options_.mapped, options_.index_directory);
 }
 
 std::shared_ptr<const ContainerReader> DirectoryDataset::open_container(

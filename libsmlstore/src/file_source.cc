@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "far_file.h"
 #include "posix_file.h"
 #include "smlstore/directory_store.h"
 
@@ -100,11 +101,13 @@ ByteView FileSource::view(std::uint64_t offset, std::uint64_t bytes) const {
   return {map_ + offset, bytes};
 }
 
-std::shared_ptr<const ContainerReader> open_container_file(const std::string& path, bool mapped) {
+std::shared_ptr<const ContainerReader> open_container_file(const std::string& path, bool mapped,
+                                                           const std::string& index_directory) {
   const auto mapping = mapped ? FileSource::Mapping::kWhereSafe : FileSource::Mapping::kNever;
   try {
-    return std::make_shared<const ContainerReader>(
-        std::make_shared<const FileSource>(path, mapping));
+    const auto file = std::make_shared<const FileSource>(path, mapping);
+    if (file->is_mapped()) return std::make_shared<const ContainerReader>(file);
+    return open_far_file(file, index_directory);
   } catch (const Error& error) {
     throw error.within_once(shown_path(path));
   }

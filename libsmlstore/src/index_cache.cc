@@ -57,8 +57,9 @@ void each_footer(const std::string& directory, F f) {
 std::shared_ptr<const KeptFooter> open_kept(const std::string& path, std::uint64_t bytes) {
   const FileDescriptor fd(open_path(path, O_RDONLY | O_NOFOLLOW));
   struct stat status {};
-  if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      static_cast<std::uint64_t>(status.st_size) != bytes) {
+  if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return nullptr;
+  if (static_cast<std::uint64_t>(status.st_size) != bytes) {
+    ::unlink(path.c_str());  // damaged, and in the way of a sound one
     return nullptr;
   }
   void* const at = map(fd.get(), bytes, PROT_READ);

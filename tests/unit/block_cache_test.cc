@@ -488,6 +488,34 @@ TEST_CASE("a cache that is gone, or full, while it is used is one warning") {
   CHECK(warnings[0].find(fixture.cache()) == 0);
 }
 
+TEST_CASE(
+    "the index of a container file that is not mapped is kept, and a damaged one fetched again") {
+  const Fixture fixture(some_records(300, 3000));
+  DatasetOptions options;
+  options.mapped = false;
+  options.index_directory = fixture.cache();
+  const auto open = [&] { return Dataset::open(Location::parse(fixture.file()), options); };
+  const std::string id = open().containers()[0].reader->id().hex();
+  const std::string kept = fixture.cache() + "/index/" + id + ".footer";
+  const auto content = [&] {
+    std::ifstream in(kept, std::ios::binary);
+    return std::string((std::istreambuf_iterator<char>(in)), {});
+  };
+  const std::string whole = content();
+  REQUIRE(whole.size() > 64);
+  CHECK(sml::as_text(fixture.bytes()).ends_with(whole));
+  for (const std::size_t offset : {std::size_t{0}, whole.size() / 2, whole.size() - 1}) {
+    damage(kept, offset);
+    CHECK(read_epoch(fixture, open(), 1).failed == 0);
+    CHECK(content() == whole);
+  }
+  fs::resize_file(kept, 100);
+  CHECK(read_epoch(fixture, open(), 1).failed == 0);
+  // The file's own index may be damaged: then it is refused, whatever is kept.
+  fs::resize_file(fixture.file(), fixture.bytes().size() - 1);
+  CHECK_THROWS_AS(open(), sml::Error);
+}
+
 TEST_CASE("warming fetches what is not there, once") {
   const Fixture fixture(some_records(1000, 3000));
   const Dataset dataset = fixture.open();

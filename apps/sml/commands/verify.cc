@@ -85,6 +85,8 @@ class VerifyCommand final : public Command {
     // A container that cannot even be opened is a finding like others.
     std::uint64_t unusable = 0;
     DatasetOptions opening(resolve_store(store_));
+    // Of files the footer is checked that is there, not one that is kept here.
+    if (!location_.is_rados()) opening.index_directory.clear();
     opening.partial = partial_;
     opening.on_unusable = [&](const Error& error) {
       if (error.code() == ErrorCode::kUnavailable) throw Error(error);

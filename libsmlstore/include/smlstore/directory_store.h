@@ -36,6 +36,7 @@ class FileSource final : public ByteSource {
   void read(std::uint64_t offset, MutableBytes out) const override;
   ByteView view(std::uint64_t offset, std::uint64_t bytes) const override;
   const std::string& path() const noexcept { return path_; }
+  bool is_mapped() const noexcept { return map_ != nullptr; }
 
  private:
   std::string path_;
@@ -44,9 +45,11 @@ class FileSource final : public ByteSource {
   const std::byte* map_ = nullptr;
 };
 
-// A container file, opened; mapped where that is wanted and safe. Throws as FileSource and
+// A container file, opened; mapped where that is wanted and safe. Of one that is not mapped the
+// footer is kept below `index_directory`, unless that is empty. Throws as FileSource and
 // ContainerReader do, naming the file.
-std::shared_ptr<const ContainerReader> open_container_file(const std::string& path, bool mapped);
+std::shared_ptr<const ContainerReader> open_container_file(const std::string& path, bool mapped,
+                                                           const std::string& index_directory = {});
 
 // A container file being written: a hidden temporary name (".NAME.sml.<digits>.tmp") beside the
 // destination, locked (flock) as long as the sink lives. publish() syncs, renames and syncs the

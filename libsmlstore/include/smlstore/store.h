@@ -21,8 +21,8 @@ struct StoreOptions {
   std::string ceph_conf;  // where the location names none
   std::string ceph_user;
   double ceph_timeout_s = 30;  // of every operation
-  // Directory for indexes that are fetched from Ceph, made where missing; empty: they are held in
-  // memory.
+  // Directory for indexes of containers that are not mapped, made where missing; empty: they are
+  // held in memory.
   std::string index_directory;
   bool mapped = true;  // false: read container files also where they could be mapped
 };
