@@ -14,17 +14,6 @@
 namespace sml {
 namespace {
 
-// How far ahead the processor is told of records that will be verified, and of how much of each: it
-// foresees the rest by itself.
-constexpr std::size_t kPrefetchRecords = 4;
-constexpr std::size_t kPrefetchBytes = 512;
-constexpr std::size_t kCacheLine = 64;
-
-void prefetch(ByteView bytes) noexcept {
-  const std::size_t end = std::min(bytes.size(), kPrefetchBytes);
-  for (std::size_t i = 0; i < end; i += kCacheLine) __builtin_prefetch(bytes.data() + i);
-}
-
 // Where a record lies.
 struct InPlace {
   const Dataset::Container* container = nullptr;
@@ -169,9 +158,9 @@ void BatchReaderState::read(std::span<const Request> requests, RecordBatch& out)
   }
   const std::size_t found = far_.size();
   for (std::size_t i = 0; i < std::min(kPrefetchRecords, requests.size()); ++i)
-    prefetch(places_[i].slot);
+    prefetch_slot(places_[i].slot);
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    if (i + kPrefetchRecords < requests.size()) prefetch(places_[i + kPrefetchRecords].slot);
+    if (i + kPrefetchRecords < requests.size()) prefetch_slot(places_[i + kPrefetchRecords].slot);
     if (places_[i].slot.empty()) continue;
     BatchRecord& record = out.records_[i];
     try {

@@ -773,7 +773,13 @@ ReadMemory::Piece FetchingReader::take_buffer(Operation& operation) {
 
 void FetchingReader::decode(Operation& operation, DecodeTask& task) {
   bool buffer_is_used = false;
-  for (Slot* slot : task.slots) buffer_is_used |= decode(operation, *slot, task.arena);
+  for (std::size_t i = 0; i < task.slots.size(); ++i) {
+    if (i + kPrefetchRecords < task.slots.size()) {
+      const Slot& soon = *task.slots[i + kPrefetchRecords];
+      prefetch_slot({soon.stored_at, soon.stored.bytes});
+    }
+    buffer_is_used |= decode(operation, *task.slots[i], task.arena);
+  }
 
   ReadMemory::Piece unused;
   {

@@ -16,6 +16,10 @@ ByteView mapped_bytes(const ContainerReader& reader, std::uint64_t offset, std::
   return reader.source().view(offset, bytes);
 }
 
+ByteView mapped_slot(const LocatedRecord& at) {
+  return mapped_bytes(*at.container->reader, at.place.offset, at.place.slot_bytes);
+}
+
 void locate(const Dataset& dataset, const RecordRequest& request, bool with_keys, LocatedRecord& at,
             FetchedRecord& record) {
   record.number = request.number;
@@ -40,7 +44,7 @@ void locate(const Dataset& dataset, const RecordRequest& request, bool with_keys
 void finish(const Dataset& dataset, const LocatedRecord& at, Arena& arena, FetchedRecord& record) {
   try {
     const ContainerReader& reader = *at.container->reader;
-    const ByteView bytes = mapped_bytes(reader, at.place.offset, at.place.slot_bytes);
+    const ByteView bytes = mapped_slot(at);
     const VerifiedSlot slot =
         record.key.empty() ? verify_slot(bytes) : verify_slot(bytes, key_hash(record.key));
     const DecodedSlot decoded = decode_slot(reader, slot, record.record_bytes, arena);
@@ -140,8 +144,14 @@ std::size_t fetch_records(const Dataset& dataset, std::span<const RecordRequest>
   for (std::size_t i = 0; i < requests.size(); ++i) {
     locate(dataset, requests[i], with_keys, located[i], out[i]);
   }
+  const auto prefetch = [&](std::size_t i) {
+    if (i < requests.size() && located[i].container != nullptr)
+      prefetch_slot(mapped_slot(located[i]));
+  };
+  for (std::size_t i = 0; i < kPrefetchRecords; ++i) prefetch(i);
   std::size_t done = 0;
   for (; done < requests.size() && (done == 0 || arena.used() <= most_bytes); ++done) {
+    prefetch(done + kPrefetchRecords);
     if (!out[done].error && out[done].pieces == 1) {
       finish(dataset, located[done], arena, out[done]);
     }
