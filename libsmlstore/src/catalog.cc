@@ -21,6 +21,8 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::string_view kMagic = "SML catalog 1 ";
 constexpr std::size_t kHashDigits = 32;
 constexpr std::size_t kMaxDepth = 16;  // of arrays and objects in each other
+// Each takes some 100 bytes of memory. No catalog of 64 MiB that sml writes has so many.
+constexpr std::size_t kMaxValues = 5000000;
 constexpr std::size_t kMaxLine = 64;
 constexpr std::uint64_t kMaxContainerBytes = std::numeric_limits<std::int64_t>::max();
 
@@ -38,7 +40,8 @@ std::string shown(std::string_view text, std::size_t most = 64) {
 }
 
 // Builds a value, and is stricter than nlohmann's own parser: arrays and objects do not nest deep,
-// so that recursion over them is safe, and no object has a field twice.
+// so that recursion over them is safe, there are not too many values for the memory, and no object
+// has a field twice.
 class Builder final : public nlohmann::json_sax<Json> {
  public:
   Json take() { return std::move(root_); }
@@ -67,6 +70,7 @@ class Builder final : public nlohmann::json_sax<Json> {
 
  private:
   Json& place(Json value) {
+    if (++values_ > kMaxValues) corrupt(fmt::format("it has more than {} values", kMaxValues));
     if (open_.empty()) return root_ = std::move(value);
     if (!open_.back()->is_array()) return *field_ = std::move(value);
     open_.back()->push_back(std::move(value));
@@ -90,6 +94,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   Json root_;
   std::vector<Json*> open_;  // each in the one before
   Json* field_ = nullptr;    // of the innermost, where that is an object
+  std::size_t values_ = 0;
 };
 
 Json parse(std::string_view text) {

@@ -18,6 +18,7 @@ from sml_hash import xxh3_128  # noqa: E402
 MAGIC = b"SML catalog "
 MOST_BYTES = 64 << 20
 MOST_DEPTH = 16
+MOST_VALUES = 5000000
 MOST = 2**64 - 1
 REST_OBJECT_BYTES = 16 << 20
 GROUPINGS = ["none", "stem"]
@@ -67,6 +68,11 @@ def depth(value):
     return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
 
+def values(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(values, inner))
+
+
 def parse(body):
     def refuse(constant):
         raise ValueError(constant)  # NaN and Infinity are no JSON
@@ -82,6 +88,7 @@ def parse(body):
     except (ValueError, OverflowError, RecursionError) as error:
         raise BadCatalog("corrupt", f"no JSON: {error}") from error
     check(depth(document) <= MOST_DEPTH, "nested too deep")
+    check(values(document) <= MOST_VALUES, "too many values")
     return document
 
 

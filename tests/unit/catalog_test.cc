@@ -1,6 +1,7 @@
 #include "smlstore/catalog.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -71,6 +72,23 @@ TEST_CASE("however deep it nests, it is refused and does no harm") {
     check_error(ErrorCode::kCorrupt, "catalog: it nests more than 16 levels deep",
                 [&] { Catalog::decode(seal(body)); });
   }
+}
+
+TEST_CASE("of more values than memory is to be had for none are read") {
+  const char* const sanitizers = std::getenv("SML_SANITIZE");
+  if (sanitizers != nullptr && *sanitizers != '\0') return;
+  for (const std::string_view value : {"0", "[]", "{}", "{\"x\":[\"\"]}"}) {
+    std::string body = "{\"unknown\":[0";
+    // The largest catalog, nearly.
+    while (body.size() + value.size() + 100 < sml::kMaxCatalogBytes) body.append(",").append(value);
+    body += "]}\n";
+    check_error(ErrorCode::kCorrupt, "catalog: it has more than 5000000 values",
+                [&] { Catalog::decode(seal(body)); });
+  }
+  // What is written is read: as many values as 64 MiB can have.
+  Catalog most;
+  for (std::uint64_t i = 1; i <= 1100000; ++i) most.removed.push_back({"x", i, 0});
+  CHECK(Catalog::decode(most.encode()).removed.size() == most.removed.size());
 }
 
 TEST_CASE("what an error quotes is short") {
