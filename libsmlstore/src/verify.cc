@@ -219,9 +219,10 @@ class Verifier {
     const std::uint64_t frame_bytes = reader->tail().container_bytes - block_bytes;
     if (options_.depth != VerifyDepth::kAll) return start_objects(container, far, frame_bytes);
     submit({&container, true, frame_bytes}, [reader] { return verify_frame(*reader); });
+    const std::uint64_t always = draw_one(index);
     const auto dictionary = std::make_shared<const CheckedDictionary>(*reader);
     for (std::uint64_t block = 0; block < index.blocks(); ++block) {
-      if (!is_sampled()) continue;
+      if (!is_sampled() && block != always) continue;
       submit(
           {&container, false, index.block_offset(block + 1) - index.block_offset(block)},
           [&container, dictionary, block] { return verify_block(container, *dictionary, block); });
@@ -241,13 +242,20 @@ class Verifier {
       }
       return report;
     });
+    const std::uint64_t always = draw_one(index);
     for (std::uint64_t block = 0; far != nullptr && block < index.blocks(); ++block) {
-      if (options_.depth == VerifyDepth::kChecksums && !is_sampled()) continue;
+      if (options_.depth == VerifyDepth::kChecksums && !is_sampled() && block != always) continue;
       submit({&container, false, index.block_offset(block + 1) - index.block_offset(block)},
              [this, &container, far, block] {
                return verify_object(container, *far, block + 1, options_.depth);
              });
     }
+  }
+
+  // The block of a container that is in its sample in any case.
+  std::uint64_t draw_one(const Index& index) {
+    return std::uniform_int_distribution<std::uint64_t>(
+        0, std::max<std::uint64_t>(index.blocks(), 1) - 1)(sampler_);
   }
 
   bool is_sampled() {

@@ -307,6 +307,42 @@ TEST_CASE("keys in two containers, and keys of another part, are found") {
   CHECK(part.mentions("its stem belongs to part " + expected + " of 1000, not 1"));
 }
 
+TEST_CASE("a sample has a block of each container, however small it is") {
+  const Bytes first = build_container(texts(400, 1000));
+  Bytes second = build_container(texts(1, 1000));
+  const Bytes none = build_container({});
+  const auto sampled = [&](double percent, std::uint64_t seed) {
+    const auto reader = [](const Bytes& bytes) {
+      return std::make_shared<const ContainerReader>(std::make_shared<sml::MemorySource>(bytes));
+    };
+    const Dataset dataset = Dataset::from({{.name = "a", .path = "a.sml", .reader = reader(first)},
+                                           {.name = "b", .path = "b.sml", .reader = reader(none)}});
+    sml::VerifyOptions options;
+    options.sample_percent = percent;
+    options.sample_seed = seed;
+    return verify(dataset, options);
+  };
+  const std::uint64_t blocks = verify_bytes(first).report.blocks;
+  CHECK(blocks > 4);
+  std::uint64_t records = 0;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const sml::VerifyReport report = sampled(1e-9, seed);
+    CHECK(report.blocks == 1);
+    CHECK(report.containers == 2);
+    CHECK(report.records > 0);
+    records += report.records;
+  }
+  // Not always the same one: the last has fewer records.
+  CHECK(records % 50 != 0);
+  CHECK(sampled(100, 1).blocks == blocks);
+  // One that has but one block is found damaged every time.
+  flip(second, locate(second, "t/0.txt").payload);
+  const Dataset damaged = dataset_of(second);
+  sml::VerifyOptions options;
+  options.sample_percent = 1e-9;
+  CHECK(verify(damaged, options).damaged > 0);
+}
+
 TEST_CASE("findings and report do not depend on the number of threads") {
   Bytes bytes = build_container(texts(2000, 1000));
   for (std::uint64_t at = 5000; at < 1'900'000; at += 77'777) flip(bytes, at);
