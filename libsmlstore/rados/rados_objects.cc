@@ -528,22 +528,25 @@ class RadosObjects final : public Objects {
     }
   }
 
-  int put(const std::string& name, ByteView bytes, const std::string& expected) override {
+  int put(const std::string& name, ByteView bytes,
+          const std::optional<std::string>& expected) override {
     std::string version;
     int result = random_version(version);
     if (result < 0) return result;
     const WriteOperation operation = write_operation();
-    if (expected.empty()) {
+    if (!expected) {
       rados_write_op_create(operation.get(), LIBRADOS_CREATE_EXCLUSIVE, nullptr);
     } else {
-      compare_version(operation.get(), expected);
+      // To an OSD an attribute that is missing is an empty one, of an object that is missing too.
+      if (expected->empty()) rados_write_op_assert_exists(operation.get());
+      compare_version(operation.get(), *expected);
     }
     rados_write_op_write_full(operation.get(), text(bytes), bytes.size());
     rados_write_op_setxattr(operation.get(), kVersionAttribute, version.data(), version.size());
     result = operate(name, operation.get());
     if (result == -ETIMEDOUT && current_version(name) == version) return 0;
     // Changed meanwhile: someone was first to create it, or removed it.
-    if (result == (expected.empty() ? -EEXIST : -ENOENT)) return -ECANCELED;
+    if (result == (expected ? -ENOENT : -EEXIST)) return -ECANCELED;
     return result;
   }
 

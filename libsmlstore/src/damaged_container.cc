@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "missing_as_zeros.h"
 #include "smlformat/checksum.h"
 #include "smlformat/codec.h"
 #include "smlformat/key.h"
@@ -67,7 +68,7 @@ class RestOfSource final : public ByteSource {
 }  // namespace
 
 DamagedContainer::DamagedContainer(std::shared_ptr<const ByteSource> source)
-    : source_(std::make_shared<const SalvageSource>(std::move(source))) {
+    : given_(std::move(source)), source_(std::make_shared<const SalvageSource>(given_)) {
   find_tail();
   open();
   if (!reader_) {
@@ -209,7 +210,11 @@ void DamagedContainer::find_dictionary() {
 }
 
 std::unique_ptr<FoundBlocks> DamagedContainer::blocks() const {
-  if (by_index()) return blocks_by_index(*reader_);
+  if (by_index())
+    return blocks_by_index(*reader_, [this](std::uint64_t offset) {
+      const auto* const objects = dynamic_cast<const MissingAsZeros*>(given_.get());
+      return objects == nullptr ? std::string() : objects->why_missing(bytes_in_front_ + offset);
+    });
   const std::uint64_t end = blocks_moved_ ? moved_by_ + tail_->footer_offset
                             : tail_       ? tail_->footer_offset
                                           : source_->size();
@@ -231,6 +236,7 @@ std::optional<std::uint64_t> DamagedContainer::foreign_block(std::uint64_t behin
 
 EncodedRecord stored_record(const FoundBlock& block, const FoundBlock::Slot& slot,
                             const Dictionary* dictionary) {
+  if (!block.unreadable.empty()) throw Error(ErrorCode::kCorrupt, block.unreadable);
   const bool is_dictionary = block.header.kind == BlockKind::kDictionary;
   if (slot.end == slot.begin || (!is_dictionary && slot.key.empty()))
     throw Error(ErrorCode::kCorrupt, "the index does not tell what it is and where");

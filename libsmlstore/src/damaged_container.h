@@ -48,7 +48,8 @@ class DamagedContainer {
   void guess_header();
   void find_dictionary();
 
-  std::shared_ptr<const ByteSource> source_;
+  std::shared_ptr<const ByteSource> given_;
+  std::shared_ptr<const ByteSource> source_;  // that, as far as it is the container's
   std::optional<Tail> tail_;
   std::unique_ptr<ContainerReader> reader_;
   Header header_;

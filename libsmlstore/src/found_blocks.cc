@@ -32,7 +32,9 @@ bool zero_paddings(ByteView block, const BlockTable& table) {
 
 class IndexedBlocks final : public FoundBlocks {
  public:
-  explicit IndexedBlocks(const ContainerReader& reader) : reader_(reader), index_(reader.index()) {}
+  IndexedBlocks(const ContainerReader& reader,
+                std::function<std::string(std::uint64_t offset)> why_missing)
+      : reader_(reader), index_(reader.index()), why_missing_(std::move(why_missing)) {}
 
   std::optional<FoundBlock> next() override {
     if (number_ == index_.blocks()) return std::nullopt;
@@ -54,7 +56,10 @@ class IndexedBlocks final : public FoundBlocks {
         block.framed = false;  // written so
       }
     }
-    if (!block.framed) describe_by_index(row, block);
+    if (!block.framed) {
+      describe_by_index(row, block);
+      block.unreadable = why_missing_(block.offset);
+    }
     ++number_;
     return block;
   }
@@ -103,6 +108,7 @@ class IndexedBlocks final : public FoundBlocks {
 
   const ContainerReader& reader_;
   const Index& index_;
+  std::function<std::string(std::uint64_t offset)> why_missing_;
   std::uint64_t number_ = 0;
 };
 
@@ -129,8 +135,9 @@ class ScannedBlocks final : public FoundBlocks {
 
 }  // namespace
 
-std::unique_ptr<FoundBlocks> blocks_by_index(const ContainerReader& reader) {
-  return std::make_unique<IndexedBlocks>(reader);
+std::unique_ptr<FoundBlocks> blocks_by_index(
+    const ContainerReader& reader, std::function<std::string(std::uint64_t offset)> why_missing) {
+  return std::make_unique<IndexedBlocks>(reader, std::move(why_missing));
 }
 
 std::unique_ptr<FoundBlocks> blocks_by_scan(const ByteSource& source, std::uint64_t begin,

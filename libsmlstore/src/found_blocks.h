@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@ struct FoundBlock {
   // Header, table and paddings are as they were written: with intact slots all of the block is.
   bool framed = false;
   std::vector<Slot> slots;
+  std::string unreadable;  // why none of it can be read; its bytes are zeros then
 };
 
 class FoundBlocks {
@@ -35,8 +37,9 @@ class FoundBlocks {
 };
 
 // Every block that the index names, its slots from the table where the block is intact, else from
-// the index.
-std::unique_ptr<FoundBlocks> blocks_by_index(const ContainerReader& reader);
+// the index. `why_missing`: why the byte at an offset cannot be read; empty where it can.
+std::unique_ptr<FoundBlocks> blocks_by_index(
+    const ContainerReader& reader, std::function<std::string(std::uint64_t offset)> why_missing);
 
 // The blocks that a forward scan finds; the last one may be cut short.
 std::unique_ptr<FoundBlocks> blocks_by_scan(const ByteSource& source, std::uint64_t begin,

@@ -83,6 +83,11 @@ bool is_container_name(std::string_view name) noexcept {
          name.find('/') == std::string_view::npos && is_utf8(name);
 }
 
+bool can_be_located(std::string_view name) {
+  std::string rest(name);
+  return rest.find('?') == std::string::npos && !take_revision(rest);
+}
+
 Location Location::parse(std::string_view text) {
   if (text.empty()) refuse("empty location");
   if (text.find('\0') != std::string_view::npos) refuse("a location cannot hold a NUL byte");

@@ -68,9 +68,11 @@ class Objects {
     std::string version;
   };
   virtual int get(const std::string& name, Versioned& out) = 0;  // -ENOENT
-  // Replaces it where its version is `expected`; empty: where it does not exist. -ECANCELED where
-  // it was changed meanwhile. A change that timed out and was made all the same counts as made.
-  virtual int put(const std::string& name, ByteView bytes, const std::string& expected) = 0;
+  // Replaces it where its version is `expected` (empty: where it is there and has none); nothing:
+  // where it does not exist. -ECANCELED where it was changed meanwhile. A change that timed out and
+  // was made all the same counts as made.
+  virtual int put(const std::string& name, ByteView bytes,
+                  const std::optional<std::string>& expected) = 0;
   // Removes it where its version is `expected`. -ECANCELED, -ENOENT.
   virtual int remove_version(const std::string& name, const std::string& expected) = 0;
 

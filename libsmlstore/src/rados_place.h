@@ -30,6 +30,7 @@ struct RadosPlace {
   }
 };
 
+inline const std::string kCatalogObject = "catalog";
 // "0123456789abcdef.00000000": header; then one object per block, then the rest in pieces.
 std::string object_name(std::uint64_t incarnation, std::uint64_t number);
 // Watched by whoever packs the container.

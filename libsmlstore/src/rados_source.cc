@@ -176,38 +176,21 @@ void RadosSource::fetch_footer(const RadosPlace& place, const CatalogEntry& entr
   source.read(source.footer_offset_, out);
 }
 
-// --- MissingAsZeros
-
-void MissingAsZeros::read(std::uint64_t offset, MutableBytes out) const {
-  check_range(*this, offset, out.size());
-  while (!out.empty()) {
-    const FarSource::Extent extent = source_.object(source_.object_at(offset));
-    const MutableBytes part = out.first(std::min(out.size(), extent.end - offset));
-    try {
-      source_.read_stored(offset, part);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kTruncated) throw;
-      std::fill(part.begin(), part.end(), std::byte{0});
-    }
-    out = out.subspan(part.size());
-    offset += part.size();
-  }
-}
-
 // --- ObjectsSource
 
-ObjectsSource::ObjectsSource(RadosPlace place, std::uint64_t incarnation, std::uint64_t objects)
-    : place_(std::move(place)), incarnation_(incarnation) {
-  for (const auto& bytes : object_sizes(place_, incarnation_, 0, objects))
+ObjectsSource::ObjectsSource(RadosPlace place, std::uint64_t incarnation, std::uint64_t first,
+                             std::uint64_t objects)
+    : place_(std::move(place)), incarnation_(incarnation), first_(first) {
+  for (const auto& bytes : object_sizes(place_, incarnation_, first, objects))
     ends_.push_back(size() + bytes.value_or(0));
 }
 
 void ObjectsSource::read(std::uint64_t offset, MutableBytes out) const {
   check_range(*this, offset, out.size());
   read_objects(place_, incarnation_, offset, out, [this](std::uint64_t at) {
-    const auto number = static_cast<std::uint64_t>(
-        std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
-    return std::pair(number, FarSource::Extent{number == 0 ? 0 : ends_[number - 1], ends_[number]});
+    const auto i = static_cast<std::uint64_t>(std::upper_bound(ends_.begin(), ends_.end(), at) -
+                                              ends_.begin());
+    return std::pair(first_ + i, FarSource::Extent{i == 0 ? 0 : ends_[i - 1], ends_[i]});
   });
 }
 

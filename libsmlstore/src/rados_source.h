@@ -54,26 +54,13 @@ class RadosSource final : public FarSource {
   std::atomic<const Index*> index_{nullptr};
 };
 
-// A container some of whose objects are missing, cut or unreadable: their bytes are zeros.
-class MissingAsZeros final : public ByteSource {
- public:
-  // `source` is that of the reader, whose index tells where the objects are.
-  MissingAsZeros(std::shared_ptr<const ContainerReader> reader, const FarSource& source)
-      : reader_(std::move(reader)), source_(source) {}
-
-  std::uint64_t size() const override { return source_.size(); }
-  void read(std::uint64_t offset, MutableBytes out) const override;
-
- private:
-  std::shared_ptr<const ContainerReader> reader_;
-  const FarSource& source_;
-};
-
-// The objects 0, 1, ... of an incarnation laid end to end, whatever they are; those missing have no
-// bytes. Asks for the size of each when it is made: `objects` of them, 0 as in delete_objects().
+// The objects `first`, `first` + 1, ... of an incarnation laid end to end, whatever they are; those
+// missing have no bytes. Asks for the size of each when it is made: `objects` of them, 0 as in
+// delete_objects().
 class ObjectsSource final : public ByteSource {
  public:
-  ObjectsSource(RadosPlace place, std::uint64_t incarnation, std::uint64_t objects);
+  ObjectsSource(RadosPlace place, std::uint64_t incarnation, std::uint64_t first,
+                std::uint64_t objects);
 
   std::uint64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   void read(std::uint64_t offset, MutableBytes out) const override;
@@ -81,6 +68,7 @@ class ObjectsSource final : public ByteSource {
  private:
   RadosPlace place_;
   std::uint64_t incarnation_;
+  std::uint64_t first_;
   std::vector<std::uint64_t> ends_;
 };
 

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "key_check.h"
+#include "missing_as_zeros.h"
 #include "posix_file.h"
 #include "rados_sink.h"
 #include "rados_source.h"
@@ -20,7 +21,7 @@
 namespace sml {
 namespace {
 
-const std::string kCatalogObject = "catalog";
+constexpr char kRebuildHint[] = "'sml recover' of the data set makes it anew from its objects";
 
 // "2026-11-30T22:00:00Z"
 std::string utc_now() {
@@ -101,15 +102,17 @@ class PendingInRados final : public PendingContainer {
   void publish(const std::stop_token& stop) override;
   std::shared_ptr<const ByteSource> interrupted() const override {
     if (!resumed_) return nullptr;
-    return std::make_shared<const ObjectsSource>(store_->where(), incarnation_, 0);
+    return std::make_shared<const ObjectsSource>(store_->where(), incarnation_, 0, 0);
   }
   std::string kept() const override {
-    return published_ || !container_.resume ? std::string() : store_->place(container_.name);
+    return published_ || !container_.resume || is_taken_over() ? std::string()
+                                                               : store_->place(container_.name);
   }
 
  private:
   void announce();
   bool is_in_catalog() const;
+  bool is_taken_over() const;
   void withdraw();
 
   std::shared_ptr<RadosStore> store_;
@@ -121,13 +124,14 @@ class PendingInRados final : public PendingContainer {
   std::optional<RadosSink> sink_;
   bool unanswered_ = false;  // a write may still be made
   bool published_ = false;
+  bool taken_over_ = false;  // as publish() found
 };
 
 // Throws where a container cannot be begun, apart from another that packs it.
 void check_can_join(const Catalog& catalog, const NewContainer& container,
                     const RadosStore& store) {
   const std::string where = store.place(container.name);
-  if (where.find('?') != std::string::npos || Location::parse(where).revision) {
+  if (!can_be_located(container.name)) {
     throw Error(ErrorCode::kInvalidArgument, where + ": no name in Ceph",
                 "a location ends a name at '?', and at '@' before digits");
   }
@@ -204,7 +208,8 @@ void PendingInRados::publish(const std::stop_token& stop) {
     store_->update(
         [&](Catalog& catalog) {
           const Announcement* const own = catalog.find_announced(container_.name);
-          if (own == nullptr || own->owner != owner_) {
+          taken_over_ = own == nullptr || own->owner != owner_;
+          if (taken_over_) {
             throw Error(ErrorCode::kUnavailable,
                         store_->place(container_.name) +
                             ": another process has taken over or removed what was packed");
@@ -240,6 +245,19 @@ bool PendingInRados::is_in_catalog() const {
   return entry != nullptr && entry->incarnation == incarnation_;
 }
 
+// Whether what was packed is another process's by now, or gone; false where nobody can tell.
+bool PendingInRados::is_taken_over() const {
+  // From no other than one that seems to be dead.
+  if (taken_over_ || !watch_->lost()) return taken_over_;
+  try {
+    const std::optional<Catalog> catalog = store_->catalog();
+    const Announcement* const own = catalog ? catalog->find_announced(container_.name) : nullptr;
+    return own == nullptr || own->owner != owner_;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // Takes back what was not published.
 void PendingInRados::withdraw() {
   bool own = false;
@@ -266,36 +284,48 @@ Catalog RadosStore::decode(const Objects::Versioned& stored) const {
     }
     return catalog;
   } catch (const Error& error) {
-    throw error.within(place_.path);
+    if (error.code() != ErrorCode::kCorrupt) throw error.within(place_.path);
+    throw Error(error.code(), fmt::format("{}: {}", place_.path, error.what()), kRebuildHint);
   }
 }
 
 std::optional<Catalog> RadosStore::catalog() const {
-  Objects::Versioned stored;
-  if (!read_catalog(stored)) return std::nullopt;
-  return decode(stored);
+  const std::optional<Objects::Versioned> stored = changeable_catalog();
+  if (!stored) return std::nullopt;
+  return decode(*stored);
 }
 
-bool RadosStore::read_catalog(Objects::Versioned& stored) const {
+std::optional<Objects::Versioned> RadosStore::stored_catalog() const {
+  Objects::Versioned stored;
   const int result = place_.objects->get(kCatalogObject, stored);
-  if (result == -ENOENT) return false;
+  if (result == -ENOENT) return std::nullopt;
   if (result < 0) throw place_.located_error(result, "reading the catalog");
-  if (stored.version.empty()) {
+  return stored;
+}
+
+std::optional<Objects::Versioned> RadosStore::changeable_catalog() const {
+  std::optional<Objects::Versioned> stored = stored_catalog();
+  if (stored && stored->version.empty()) {
     throw Error(ErrorCode::kCorrupt,
-                place_.path + ": catalog: its object has no attribute 'version'");
+                place_.path + ": catalog: its object has no attribute 'version'", kRebuildHint);
   }
+  return stored;
+}
+
+bool RadosStore::replace(const std::optional<Objects::Versioned>& seen, const Catalog& catalog) {
+  const int result = place_.objects->put(kCatalogObject, as_bytes(catalog.encode()),
+                                         seen ? std::optional(seen->version) : std::nullopt);
+  if (result == -ECANCELED) return false;
+  if (result < 0) throw place_.located_error(result, "changing the catalog");
   return true;
 }
 
 void RadosStore::update(const std::function<void(Catalog&)>& change, const std::stop_token& stop) {
   for (Backoff backoff;; backoff.wait(stop)) {
-    Objects::Versioned stored;
-    Catalog catalog = read_catalog(stored) ? decode(stored) : Catalog();
+    const std::optional<Objects::Versioned> seen = changeable_catalog();
+    Catalog catalog = seen ? decode(*seen) : Catalog();
     change(catalog);
-    const int result =
-        place_.objects->put(kCatalogObject, as_bytes(catalog.encode()), stored.version);
-    if (result == 0) return;
-    if (result != -ECANCELED) throw place_.located_error(result, "changing the catalog");
+    if (replace(seen, catalog)) return;
   }
 }
 
@@ -321,7 +351,8 @@ std::shared_ptr<const ContainerReader> RadosStore::open_sealed(const CatalogEntr
           std::make_shared<ContainerReader>(source, ContainerReader::HeaderFrom::kFooter);
       const CatalogEntry found = CatalogEntry::of(entry.name, *reader);
       if (found.id != entry.id || found.blocks != entry.blocks ||
-          found.blocks_end != entry.blocks_end || found.header_bytes != entry.header_bytes) {
+          found.blocks_end != entry.blocks_end ||
+          (entry.header_bytes != 0 && found.header_bytes != entry.header_bytes)) {
         throw Error(ErrorCode::kCorrupt,
                     fmt::format("its objects are those of container {}, not {}", found.id.hex(),
                                 entry.id.hex()));
@@ -341,10 +372,14 @@ std::shared_ptr<const ContainerReader> RadosStore::open_sealed(const CatalogEntr
   }
 }
 
+void RadosStore::forget_index(const Hash128& id) const {
+  discard_footer(options_.index_directory, id);
+}
+
 std::shared_ptr<const ByteSource> RadosStore::open_damaged(const std::string& name) const {
   const Catalog now = catalog().value_or(Catalog());
   if (const Announcement* unsealed = now.find_announced(name))
-    return std::make_shared<const ObjectsSource>(place_, unsealed->incarnation, 0);
+    return std::make_shared<const ObjectsSource>(place_, unsealed->incarnation, 0, 0);
   const CatalogEntry* const entry = now.find(name);
   if (entry == nullptr)
     throw Error(ErrorCode::kNotFound, place(name) + ": there is no such container");
@@ -356,7 +391,8 @@ std::shared_ptr<const ByteSource> RadosStore::open_damaged(const std::string& na
     if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kTruncated &&
         error.code() != ErrorCode::kUnsupported)
       throw;
-    return std::make_shared<const ObjectsSource>(place_, entry->incarnation, object_count(*entry));
+    return std::make_shared<const ObjectsSource>(place_, entry->incarnation, 0,
+                                                 object_count(*entry));
   }
 }
 
@@ -426,12 +462,12 @@ void RadosStore::remove_unsealed(const Unsealed& one) {
 }
 
 void RadosStore::remove_dataset() {
-  Objects::Versioned stored;
-  if (!read_catalog(stored)) return;
-  const Catalog catalog = decode(stored);
+  const std::optional<Objects::Versioned> stored = changeable_catalog();
+  if (!stored) return;
+  const Catalog catalog = decode(*stored);
   if (!catalog.containers.empty() || !catalog.announced.empty() || !catalog.removed.empty())
     throw Error(ErrorCode::kInvalidArgument, place_.path + ": the data set is not empty");
-  const int result = place_.objects->remove_version(kCatalogObject, stored.version);
+  const int result = place_.objects->remove_version(kCatalogObject, stored->version);
   if (result == -ECANCELED)
     throw Error(ErrorCode::kUnavailable, place_.path + ": the data set was changed meanwhile");
   if (result < 0) throw place_.located_error(result, "removing the catalog");

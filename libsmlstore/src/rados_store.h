@@ -30,8 +30,17 @@ class RadosStore final : public Store, public std::enable_shared_from_this<Rados
   // Changes the catalog by compare-and-swap: reads it, has it edited, writes it, again from the
   // start where another was faster. What `change` throws ends it.
   void update(const std::function<void(Catalog&)>& change, const std::stop_token& stop = {});
-  // As open_container(), where only `id` and sizes are known.
+  // The catalog's object as it is; nothing where there is none.
+  std::optional<Objects::Versioned> stored_catalog() const;
+  // Throws kCorrupt, kUnsupported.
+  Catalog decode(const Objects::Versioned& stored) const;
+  // Writes the catalog in place of what was seen; false where that was changed meanwhile.
+  bool replace(const std::optional<Objects::Versioned>& seen, const Catalog& catalog);
+  // As open_container(), where only `id` and sizes are known. header_bytes 0: unknown, and then the
+  // reader is for its index only.
   std::shared_ptr<const ContainerReader> open_sealed(const CatalogEntry& entry) const;
+  // Lets the index of a container be fetched again, whatever is kept of it on this machine.
+  void forget_index(const Hash128& id) const;
   bool is_alive(std::uint64_t incarnation) const;
   // Deletes the objects of what the catalog lists as removed, then drops it from there.
   void delete_removed();
@@ -39,8 +48,8 @@ class RadosStore final : public Store, public std::enable_shared_from_this<Rados
   ComparedContainers& compared() noexcept { return compared_; }
 
  private:
-  bool read_catalog(Objects::Versioned& stored) const;  // whether there is one
-  Catalog decode(const Objects::Versioned& stored) const;
+  // One that can be changed: it has a version.
+  std::optional<Objects::Versioned> changeable_catalog() const;
 
   RadosPlace place_;
   StoreOptions options_;

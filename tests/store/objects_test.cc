@@ -261,8 +261,8 @@ TEST_CASE("objects: of a versioned one only who knows its version changes it") {
     Objects::Versioned found;
     CHECK((*place).get("v", found) == -ENOENT);
     CHECK((*place).put("v", sml::as_bytes("one"), "no such version") == -ECANCELED);
-    CHECK((*place).put("v", sml::as_bytes("one"), "") == 0);
-    CHECK((*place).put("v", sml::as_bytes("two"), "") == -ECANCELED);
+    CHECK((*place).put("v", sml::as_bytes("one"), std::nullopt) == 0);
+    CHECK((*place).put("v", sml::as_bytes("two"), std::nullopt) == -ECANCELED);
     CHECK((*place).get("v", found) == 0);
     CHECK(sml::as_text(found.bytes) == "one");
     const std::string first = found.version;
@@ -282,6 +282,18 @@ TEST_CASE("objects: of a versioned one only who knows its version changes it") {
     CHECK((*place).remove_version("v", found.version) == 0);
     CHECK((*place).remove_version("v", found.version) == -ENOENT);
     CHECK((*place).put("v", sml::as_bytes("four"), found.version) == -ECANCELED);
+
+    // One that someone made otherwise.
+    CHECK((*place).put("x", sml::as_bytes("one"), "") == -ECANCELED);
+    CHECK((*place).get("x", found) == -ENOENT);
+    CHECK(create(*place, "x", random_bytes(10, 8)) == 0);
+    CHECK((*place).put("x", sml::as_bytes("one"), std::nullopt) == -ECANCELED);
+    CHECK((*place).put("x", sml::as_bytes("one"), first) == -ECANCELED);
+    CHECK((*place).put("x", sml::as_bytes("one"), "") == 0);
+    CHECK((*place).put("x", sml::as_bytes("two"), "") == -ECANCELED);
+    CHECK((*place).get("x", found) == 0);
+    CHECK(sml::as_text(found.bytes) == "one");
+    CHECK((*place).put("x", sml::as_bytes("two"), found.version) == 0);
   });
 }
 
@@ -289,7 +301,7 @@ TEST_CASE("objects: many change one versioned object, and no change is lost") {
   in_each_pool([](const Place& place) {
     constexpr int kThreads = 8;
     constexpr int kEach = 10;
-    CHECK((*place).put("counter", sml::as_bytes("0"), "") == 0);
+    CHECK((*place).put("counter", sml::as_bytes("0"), std::nullopt) == 0);
     const std::unique_ptr<Objects> other = place.other();
     std::atomic<int> unexpected = 0;
     std::vector<std::thread> threads;

@@ -112,6 +112,25 @@ struct FakeWatch final : ObjectWatch {
 
 }  // namespace
 
+TEST_CASE("rados store: a catalog is replaced only while it is what was seen") {
+  in_each_pool([](const Set& set) {
+    const auto store = set.store();
+    auto& rados = dynamic_cast<RadosStore&>(*store);
+    CHECK(!rados.stored_catalog());
+    Catalog catalog;
+    catalog.revision = 5;
+    CHECK(rados.replace(std::nullopt, catalog));
+    CHECK(!rados.replace(std::nullopt, catalog));
+    const auto seen = rados.stored_catalog();
+    rados.update([](Catalog& now) { now.revision = 6; });
+    CHECK(!rados.replace(seen, catalog));
+    CHECK(store->catalog()->revision == 6);
+    const auto now = rados.stored_catalog();
+    CHECK(rados.replace(now, catalog));
+    CHECK(store->catalog()->revision == 5);
+  });
+}
+
 TEST_CASE("rados store: what was found unsealed and is resumed meanwhile is not removed") {
   in_each_pool([](const Set& set) {
     leave_unsealed(set, "one");
@@ -167,7 +186,9 @@ TEST_CASE("rados store: who lost what was packed does not publish it") {
     copy_container(*container, *pending, {});
     auto& rados = dynamic_cast<RadosStore&>(*store);
     rados.update([](Catalog& catalog) { catalog.announced[0].owner ^= 1; });
+    CHECK(pending->kept() == store->place("one"));
     CHECK(code_of([&] { pending->publish({}); }) == ErrorCode::kUnavailable);
+    CHECK(pending->kept().empty());
     CHECK(store->names().empty());
   });
 }

@@ -57,6 +57,13 @@ TEST_CASE("what is no location in Ceph is refused") {
   }
 }
 
+TEST_CASE("a name in Ceph does not end before its end") {
+  for (const char* name : {"a@", "@", "a@b", "a@3.x", "a@18446744073709551616", "part-1-of-2"})
+    CHECK(sml::can_be_located(name));
+  for (const char* name : {"a@3", "@0", "a@b@12", "a?b", "?"})
+    CHECK_FALSE(sml::can_be_located(name));
+}
+
 TEST_CASE("a revision of a local path counts where the path does not exist as written") {
   const sml::test::TemporaryDirectory directory;
   directory.write("x@3", {});

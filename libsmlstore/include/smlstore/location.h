@@ -15,6 +15,8 @@ inline constexpr std::size_t kMaxContainerName = 200;  // bytes
 // What names a container in a data set: 1 to kMaxContainerName bytes of UTF-8 without '/' and
 // control bytes, and without a dot at the front.
 bool is_container_name(std::string_view name) noexcept;
+// Whether a location in Ceph can name it: one ends a name at '?', and at '@' before digits.
+bool can_be_located(std::string_view name);
 
 // A local file or directory, or a data set or container in Ceph.
 struct Location {
