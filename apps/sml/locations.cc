@@ -135,6 +135,18 @@ Dataset open_cached_dataset(const Location& location, const StoreArguments& argu
   return open_dataset(location, std::move(options), console);
 }
 
+void check_name_option(const std::string& name, const Location& location, bool is_part) {
+  if (!is_container_name(name)) {
+    throw UsageError("option --name: '" + one_line(name) +
+                     "' is no container name (1 to 200 bytes of UTF-8, no '/', no control bytes, "
+                     "no dot at the front)");
+  }
+  if (location.is_rados() && !can_be_located(is_part ? name + "-1-of-1" : name)) {
+    throw UsageError("option --name: '" + one_line(name) + "' is no name in Ceph",
+                     "a location ends a name at '?', and at '@' before digits");
+  }
+}
+
 Error located(const Error& error, const Location& location) {
   return error.within_once(location.path);
 }

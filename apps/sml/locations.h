@@ -46,6 +46,10 @@ Dataset open_dataset(const Location& location, const StoreArguments& arguments, 
 Dataset open_cached_dataset(const Location& location, const StoreArguments& arguments, bool partial,
                             Console& console);
 
+// Throws UsageError where a container of the name cannot be at the location. `is_part`: -I-of-N
+// will be put behind it.
+void check_name_option(const std::string& name, const Location& location, bool is_part);
+
 // The error with the location before its message, unless it begins with it.
 Error located(const Error& error, const Location& location);
 

@@ -54,8 +54,7 @@ class CpCommand final : public Command {
     if (*destination_ == "-") throw UsageError("a container cannot be written to standard output");
     from_ = parse_location(*source_);
     to_ = parse_location(*destination_);
-    if (name_ && !is_container_name(*name_))
-      throw UsageError("option --name: '" + one_line(*name_) + "' is no container name");
+    if (name_) check_name_option(*name_, to_, false);
   }
 
   Outcome run(Console& console) override {
@@ -72,6 +71,7 @@ class CpCommand final : public Command {
       store_to_ = Store::open(to_, resolve_store(store_));
       store_to_->settle();
     }
+    check_names(dataset);
     for (const Dataset::Container& container : dataset.containers())
       total_bytes_ += container.reader->tail().container_bytes;
     for (const Dataset::Container& container : dataset.containers())
@@ -83,6 +83,19 @@ class CpCommand final : public Command {
   }
 
  private:
+  // Before anything is copied.
+  void check_names(const Dataset& dataset) const {
+    if (name_ || !to_.is_dataset()) return;
+    for (const Dataset::Container& container : dataset.containers()) {
+      if (is_container_name(container.name) && (!to_.is_rados() || can_be_located(container.name)))
+        continue;
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: its name cannot stand in {}", one_line(container.path),
+                              one_line(to_.path)),
+                  "'sml cp' of it alone gives it another one with --name");
+    }
+  }
+
   void copy(const Dataset::Container& container, Console& console, const std::stop_token& stop) {
     const std::uint64_t bytes = container.reader->tail().container_bytes;
     const std::string name = name_.value_or(container.name);

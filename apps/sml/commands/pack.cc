@@ -209,13 +209,7 @@ void PackCommand::resolve() {
   if (!args_.output) throw UsageError("no output given (-o DEST)");
   if (*args_.output == "-") throw UsageError("a container cannot be written to standard output");
   args_.location = parse_location(*args_.output);
-  if (args_.name) {
-    if (!is_container_name(*args_.name)) {
-      throw UsageError("option --name: '" + one_line(*args_.name) +
-                       "' is no container name (1 to 200 bytes of UTF-8, no '/', no dot at the "
-                       "front)");
-    }
-  }
+  if (args_.name) check_name_option(*args_.name, args_.location, args_.pack.parts > 0);
   if (args_.block_bytes < kMinBlockBytes || args_.block_bytes > kMaxBlockBytes) {
     throw UsageError("option --block-size: not from 64K to 64M");
   }

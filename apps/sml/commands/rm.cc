@@ -118,7 +118,9 @@ class RmCommand final : public Command {
 
   void remove_unsealed(Console& console) {
     const auto store = open(location_);
-    for (const Store::Unsealed& one : store->unsealed()) {
+    const std::vector<Store::Unsealed> found = store->unsealed();
+    if (found.empty()) console.note(one_line(location_.path) + ": nothing is unsealed");
+    for (const Store::Unsealed& one : found) {
       if (one.alive) {
         console.note(one_line(store->place(one.name)) + " is being packed: left alone");
       } else if (go(store->place(one.name) + " (unsealed)")) {
