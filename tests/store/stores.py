@@ -101,5 +101,17 @@ class StoreTest(SmlTest):
             self.write(f"{directory}/{key}", made[key])
         return made
 
+    def remove_unsealed(self, location):
+        """Removes what a packer left that is gone, or just about to be: Ceph gives up a client that died after a while."""
+        while True:
+            done = self.run_sml("rm", "--unsealed", location)
+            if done.returncode == 0 and b"is being packed" not in done.stderr:
+                return
+
+    def nothing_unsealed(self, location):
+        done = self.run_sml("rm", "--unsealed", location)
+        told = f"sml rm: {location}: nothing is unsealed\n".encode()
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", told))
+
     def pack(self, directory, store, name, *options):
         return self.ok("pack", directory, "-o", store.location, "--name", name, *options)

@@ -199,13 +199,16 @@ class DatasetTest(StoreTest):
         os.mkdir(self.path("set/.z.sml.0123456789abcdef.tmp"))
         os.rename(self.path("two.sml"), self.path("set/two.sml"))
         before = sorted(os.listdir(self.path("set")))
-        self.ok("rm", "--unsealed", "set")
+        self.nothing_unsealed("set")
         self.fails(1, "set/two.sml: the data set's catalog does not list it", "rm", "--recursive", "set")
         self.assertEqual(sorted(os.listdir(self.path("set"))), before)
         self.ok("rm", "set/two.sml")
         self.ok("rm", "--recursive", "set")
         own = {b"one.sml", b"two.sml", b".sml-catalog", b".sml-lock"}
-        self.assertEqual(set(os.listdir(self.path("set"))) | own, set(before))
+        self.assertEqual(set(os.listdir(self.path("set"))), set(before) - own)
+        # Who locked it meanwhile does so again: it is a data set as ever.
+        self.ok("pack", "a", "-o", "set/", "--name", "one")
+        self.assertEqual(self.keys("set"), ["a"])
 
     def test_a_file_whose_name_no_catalog_can_hold_is_told_before_packing(self):
         self.write("a/a", b"a")
@@ -224,6 +227,25 @@ class DatasetTest(StoreTest):
         self.assertEqual([line.split()[-1] for line in told.splitlines()], ["to/a.sml", "to/b.sml"])
         self.assertFalse(os.path.exists(self.path("to")))
         self.fails(2, "standard output", "cp", store.container("a"), "-")
+
+    @in_every_store
+    def test_names_that_cannot_be_are_told_before_anything_is_copied(self, store):
+        self.write("a/a", b"x")
+        self.ok("pack", "a", "-o", "a.sml")
+        for name in ("a", "b?", "c"):
+            self.write(f"from/{name}.sml", self.read("a.sml"))
+        self.write(b"odd/a.sml", self.read("a.sml"))
+        self.write(b"odd/b\x01.sml", self.read("a.sml"))
+        if store.kind == "directory":
+            self.ok("cp", "from/b?.sml", store.location)
+            self.ok("rm", store.container("b?"))
+        else:
+            self.fails(1, "from/b?.sml: its name cannot stand in", "cp", "from/", store.location)
+            self.fails(2, "'b?' is no name in Ceph", "cp", "from/a.sml", store.location, "--name", "b?")
+        self.fails(1, "odd/b\\x01.sml: its name cannot stand in", "cp", "odd/", store.location)
+        self.assertEqual(self.run_sml("ls", store.location).stdout, b"")
+        self.ok("cp", "from/b?.sml", store.location, "--name", "b")
+        self.assertEqual(self.keys(store.location), ["a"])
 
     def test_a_revision_of_a_directory_is_only_read(self):
         self.write("a/a", b"x")
@@ -303,9 +325,9 @@ class DatasetTest(StoreTest):
             packer.kill()
         self.assertEqual(len(self.keys(store.location)), 10)
         # Ceph gives up a client that died after a while.
-        while self.run_sml("rm", "--unsealed", store.location).stderr:
-            pass
+        self.remove_unsealed(store.location)
         self.assertEqual(store.left(), before)
+        self.nothing_unsealed(store.location)
 
     @in_every_store
     def test_removing_that_was_cut_off_is_done_again(self, store):
@@ -322,14 +344,14 @@ class DatasetTest(StoreTest):
                 if unsealed:
                     packer.kill()
             remove = ("rm", "--unsealed", store.location) if unsealed else ("rm", store.container("one"))
-            while unsealed and self.run_sml(*remove, "-n").stderr:  # Ceph gives up a client that died after a while
+            while unsealed and b"is being packed" in self.run_sml(*remove, "-n").stderr:  # Ceph gives up a client that died after a while
                 pass
             there = self.written(store)
             with subprocess.Popen([SML, *remove], cwd=self.dir) as remover:
                 while remover.poll() is None and self.written(store) > there - 100:
                     pass
                 remover.kill()
-            self.ok("rm", "--unsealed", store.location)
+            self.remove_unsealed(store.location)
             self.assertEqual(self.keys_or_none(store), [])
             self.assertEqual([name for name in store.left() if "." in name.lstrip(".")], [])
 
@@ -374,7 +396,7 @@ class DatasetTest(StoreTest):
                 pass
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(store.bytes_of("one"), self.read("one.sml"))
-            self.ok("rm", "--unsealed", store.location)
+            self.nothing_unsealed(store.location)
             self.assertEqual(self.left_over(store.name) if store.kind == "directory" else [], [])
             self.ok("rm", store.container("one"))
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import unittest
@@ -11,6 +12,7 @@ from stores import POOLS, StoreTest, in_every_pool, in_one_pool
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../conformance"))
 import sml_catalog  # noqa: E402
+import sml_forge  # noqa: E402
 
 BLOCKS = ("--block-size", "64K", "--compress", "none")
 CEPH_DIR = os.environ.get("SML_TEST_CEPH_DIR", "")
@@ -54,6 +56,17 @@ class FaultTest(StoreTest):
         done = self.run_sml("recover", store.container("one"), "-o", "saved.sml")
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertEqual(len(self.lines("ls", "saved.sml")), len(self.tree("out")))
+        told = done.stderr.decode().splitlines()
+        self.assertEqual(len(told), len(files) - len(self.tree("out")))
+        for line in told:
+            self.assertRegex(line, rf": record 'a-\d+.bin': reading object {block}: it is missing from pool {store.pool}$")
+        # So is one that is cut, and one that is damaged is none of both.
+        store.rados("put", block, "-", data=b"short")
+        told = self.run_sml("recover", store.container("one"), "-o", "saved.sml", "--overwrite").stderr
+        self.assertEqual(told.count(b"reading object " + block.encode() + b": it is too short"), len(lines))
+        store.rados("put", block, "-", data=bytes(65536))
+        told = self.run_sml("recover", store.container("one"), "-o", "saved.sml", "--overwrite").stderr
+        self.assertEqual(told.count(b"checksum mismatch"), len(lines))
 
     def finds(self, store, how, *expected):
         """`sml verify` with the option `how` finds one thing, whose line has all of `expected`."""
@@ -117,9 +130,12 @@ class FaultTest(StoreTest):
 
     @in_one_pool
     def test_a_packer_that_was_away_does_no_harm_to_who_took_over(self, store):
-        self.files("a", 1200, size=20000)
-        self.files("b", 1200, size=20000)
+        for key, data in self.files("a", 1200, size=20000).items():
+            self.write(f"b/{key}", data[::-1])
         whole, other = (self.frames(name) for name in "ab")
+        cut = len(sml_forge.FRAMES_MAGIC)  # a quarter, up to the end of a frame
+        while cut < len(whole) // 4:
+            cut += 32 + sum(struct.unpack_from("<HI", whole, cut + 6))
         pack = [SML, "pack", "--frames", "-", "-o", store.location, "--name", "one", "--resume", *BLOCKS]
 
         def begin(bytes_given):
@@ -134,7 +150,7 @@ class FaultTest(StoreTest):
             packer.kill()
         while b"is being packed" in self.run_sml("rm", "--unsealed", "-n", store.location).stderr:
             pass
-        with begin(len(whole) // 4) as away:
+        with begin(cut) as away:
             while b"is being packed" not in self.run_sml("rm", "--unsealed", "-n", store.location).stderr:
                 pass
             away.send_signal(signal.SIGSTOP)
@@ -142,10 +158,13 @@ class FaultTest(StoreTest):
                 pass
             self.assertEqual(done.returncode, 0, done.stderr)
             away.send_signal(signal.SIGCONT)
-            told = away.communicate(other, timeout=120)[1]
+            told = away.communicate(other[cut:], timeout=120)[1]
             self.assertEqual(away.returncode, 1, told)
+            self.assertIn(b"another process", told)
+            self.assertNotIn(b"--resume", told)
+            self.assertNotIn(b"is kept", told)
         self.ok("verify", store.location)
-        self.assertEqual(len(self.lines("ls", store.location)), 1200)
+        self.assertEqual(self.ok("cat", store.location, "--all", "--format", "frames"), whole)
 
     def frames(self, directory):
         self.ok("pack", directory, "-o", f"{directory}.sml")
@@ -167,8 +186,7 @@ class FaultTest(StoreTest):
             finally:
                 os.kill(pid, signal.SIGCONT)
             self.assertEqual(done.returncode, 1, done.stderr)
-            while self.run_sml("rm", "--unsealed", store.location).stderr:
-                pass
+            self.remove_unsealed(store.location)
             self.assertEqual(store.left(), before)
 
     @in_one_pool
@@ -289,8 +307,7 @@ class FaultTest(StoreTest):
         self.assertEqual(len(self.lines("ls", store.location)), len(files))
         self.ok("verify", store.location)
         # What was begun may have been left: it is removed when asked.
-        while self.run_sml("rm", "--unsealed", store.location).stderr:
-            pass
+        self.remove_unsealed(store.location)
         self.pack("b", store, "two", *BLOCKS)
 
     @unittest.skipUnless(CEPH_DIR, "no cluster whose OSDs may be stopped (SML_TEST_CEPH_DIR)")
