@@ -289,6 +289,8 @@ void DirectoryDataset::remove_dataset() {
                   shown_path(directory_) + ": the data set is not empty");
     remove_file(catalog_path());
     remove_file(next_catalog_path());
+    // Last, by who holds it: those who wait for it look whether it is still there.
+    remove_file(directory_ + std::string(kLockName));
   }
   remove_unused_directory(directory_);
 }

@@ -36,6 +36,17 @@ bool is_directory(const std::string& path) noexcept {
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+// Whether nothing but the lock is in a directory.
+bool list_is_empty(const std::string& directory) noexcept {
+  const std::unique_ptr<DIR, CloseDirectory> stream(::opendir(directory.c_str()));
+  if (stream == nullptr) return false;
+  while (const dirent* found = ::readdir(stream.get())) {
+    const std::string_view name = found->d_name;
+    if (name != "." && name != ".." && name != kLockName) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 DirectoryLock::DirectoryLock(const std::string& directory, const std::stop_token& stop) {
@@ -73,10 +84,10 @@ DirectoryLock::~DirectoryLock() { ::close(fd_); }
 bool remove_unused_directory(const std::string& directory) noexcept {
   const std::string path = join(directory, kLockName);
   const FileDescriptor fd(open_path(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK));
-  // Removed only by who holds it: those who wait for it look whether it is still there.
+  // Removed only by who holds it, so that nobody goes on waiting for a lock that protects nothing.
   if (fd) {
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
-    if (is_file_at(fd.get(), path)) ::unlink(path.c_str());
+    if (list_is_empty(directory) && is_file_at(fd.get(), path)) ::unlink(path.c_str());
   }
   return ::rmdir(directory.c_str()) == 0;
 }

@@ -138,8 +138,8 @@ class DirectoryLock {
   int fd_ = -1;
 };
 
-// Removes a data set's lock file, unless another holds it (who locks next makes it again), and the
-// directory where nothing else is in it. Whether that is gone.
+// Removes a data set's directory that was made for nothing: that holds its lock file at most, and
+// is not locked by another. Whether it is gone.
 bool remove_unused_directory(const std::string& directory) noexcept;
 
 // Names (without directory, with suffix) of the containers in a directory, in byte order. Hidden
