@@ -1,4 +1,4 @@
-"""What scripts/bench-local and scripts/bench-ceph share: running commands, figures, inputs; see CONTRIBUTING.md, Benchmarks."""
+"""What the scripts bench-* share: running commands, figures, inputs; see CONTRIBUTING.md, Benchmarks."""
 
 import argparse
 import os

@@ -1,6 +1,6 @@
-// The parts of scripts/bench-local that no command can measure, and its synthetic inputs:
-//   bench_local names N SEED            frames of N ImageNet-like names, 8-byte payloads, to
-//   standard output bench_local records N BYTES SEED    frames of N records of random bytes
+// The parts of scripts/bench-local that no command can measure, and synthetic inputs:
+//   bench_local names N SEED            frames of N ImageNet-like names, 8-byte payloads
+//   bench_local records N BYTES SEED    frames of N records of random bytes, such names
 //   bench_local index CONTAINER SEED    look-ups: lines "name<TAB>nanoseconds", and private memory
 #include <algorithm>
 #include <chrono>
@@ -90,13 +90,16 @@ void write_names(std::uint64_t count, std::uint64_t seed) {
 }
 
 void write_records(std::uint64_t count, std::uint64_t bytes, std::uint64_t seed) {
+  constexpr std::uint64_t kRecordsPerClass = 1300;
   std::mt19937_64 random(seed);
   FrameOutput out;
   sml::Bytes payload(bytes);
   for (std::uint64_t i = 0; i < count; ++i) {
     fill(random, payload);
-    char name[32];
-    const int length = std::snprintf(name, sizeof name, "r%08lu.bin", i);
+    char name[64];
+    const std::uint64_t wnid = 1440764 + i / kRecordsPerClass * 13;
+    const int length = std::snprintf(name, sizeof name, "n%08lu/n%08lu_%lu.JPEG", wnid, wnid,
+                                     i % kRecordsPerClass);
     out.add({name, static_cast<std::size_t>(length)}, payload);
   }
   out.finish();
