@@ -115,13 +115,10 @@ void MappedReader::request(RecordRequest request) {
   if (open_->requests.size() >= batch_requests_) dispatch();
 }
 
-// Adapts the size of batches to the size of records: what is decoded beyond kBatchBytes would be
-// fetched late, by one thread; and what is verified in place is to be in the processor's caches
-// still when it is given.
+// Adapts the size of batches to the memory that records take: what is beyond kBatchBytes would be
+// fetched late, by one thread.
 void MappedReader::learn(const Batch& batch) {
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < batch.fetched; ++i) bytes += batch.records[i].bytes.size();
-  const std::size_t bytes_each = bytes / std::max<std::size_t>(1, batch.fetched);
+  const std::size_t bytes_each = batch.arena.used() / std::max<std::size_t>(1, batch.fetched);
   const std::size_t fit = std::clamp<std::size_t>(
       kBatchBytes / std::max<std::size_t>(1, bytes_each), 1, kMaxBatchRequests);
   batch_requests_ = std::min(fit, 2 * batch_requests_);
