@@ -106,9 +106,7 @@ std::shared_ptr<BlockCache> open_block_cache(const StoreArguments& arguments, Co
     }
   }
   if (directory.empty() || bytes == std::uint64_t{0}) return nullptr;
-  const auto warn = [&console](const std::string& why) {
-    console.note("warning: " + one_line(why));
-  };
+  const auto warn = [&console](const std::string& why) { console.warn_at_once(why); };
   try {
     auto cache = BlockCache::open(directory, warn);
     if (!cache && bytes) {

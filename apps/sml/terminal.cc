@@ -103,6 +103,12 @@ void Console::note(std::string_view message) {
   if (!quiet_) error(message);
 }
 
+void Console::warn_at_once(std::string_view message) const {
+  if (quiet_) return;
+  // One write, beside whatever progress is drawn meanwhile.
+  put("sml " + command_ + ": warning: " + one_line(message) + "\n");
+}
+
 void Console::print(std::string_view text) {
   if (progress_) progress_->clear();
   put(text);

@@ -27,7 +27,8 @@ bool is_pipe(int fd);
 void refuse_binary_terminal();
 void refuse_input_terminal(std::string_view what);
 
-// Writes to standard error, one line at a time, never into a line of progress. For one thread.
+// Writes to standard error, one line at a time, never into a line of progress. For one thread,
+// apart from what says otherwise.
 class Console {
  public:
   // command: "pack", or empty.
@@ -48,6 +49,8 @@ class Console {
   void error(const Error& failure) { error(failure.what(), failure.hint()); }
   // The same, silenced by -q.
   void note(std::string_view message);
+  // A note that begins with "warning: ", from any thread.
+  void warn_at_once(std::string_view message) const;
   // Asked-for text on standard error (--stats): never silenced.
   void print(std::string_view text);
 

@@ -19,8 +19,8 @@ struct InPlace {
   const Dataset::Container* container = nullptr;
   std::uint64_t number = 0;  // in the container
   std::uint64_t block = 0;
-  ByteView slot;        // empty: it is not in place
-  bool cached = false;  // in a block of the cache
+  ByteView slot;                        // empty: it is not in place
+  const std::byte* block_at = nullptr;  // of the cache, where it lies in one
 };
 
 }  // namespace
@@ -65,6 +65,8 @@ class BatchReaderState {
   void verify(const InPlace& place, std::string_view key, RecordBatch& out, BatchRecord& record);
   template <class Request>
   void fetch(std::span<const Request> requests, RecordBatch& out);
+  void take_fetched(RecordBatch& out);
+  static void add(const ReaderStats& stats, ReaderStats& sum) noexcept;
   void fail(const Error& error, std::string_view key, RecordBatch& out, BatchRecord& record);
 
   const Dataset& dataset_;
@@ -100,7 +102,7 @@ InPlace BatchReaderState::locate(std::uint64_t number) const {
     const std::uint64_t bytes = index.block_offset(place.block + 1) - begin;
     if (const std::byte* const block = cached->find(place.block, bytes)) {
       at.slot = {block + (place.offset - begin), place.slot_bytes};
-      at.cached = true;
+      at.block_at = block;
     }
   } else {
     at.slot = reader.source().view(place.offset, place.slot_bytes);
@@ -133,7 +135,7 @@ void BatchReaderState::verify(const InPlace& place, std::string_view key, Record
   ++stats_.records;
   stats_.bytes += record.bytes.size();
   stats_.stored_bytes += place.slot.size();
-  if (place.cached) {
+  if (place.block_at != nullptr) {
     ++stats_.cache_hits;
     stats_.cache_bytes += place.slot.size();
   }
@@ -141,6 +143,7 @@ void BatchReaderState::verify(const InPlace& place, std::string_view key, Record
 
 template <class Request>
 void BatchReaderState::read(std::span<const Request> requests, RecordBatch& out) {
+  if (!out.memory_) out.memory_ = std::make_unique<BatchMemory>();
   out.memory_->clear();
   out.records_.assign(requests.size(), BatchRecord{});
   if (cached_ != nullptr) out.memory_->pin = cached_->pin();
@@ -166,12 +169,13 @@ void BatchReaderState::read(std::span<const Request> requests, RecordBatch& out)
     try {
       verify(places_[i], key_in(requests[i]), out, record);
     } catch (const Error& error) {
-      if (!places_[i].cached) {
+      if (places_[i].block_at == nullptr) {
         fail(error, key_in(requests[i]), out, record);
         continue;
       }
       // What is cached can be had again.
-      if (places_[i].container->cached->drop(places_[i].block)) ++stats_.blocks_damaged;
+      if (places_[i].container->cached->drop(places_[i].block, places_[i].block_at))
+        ++stats_.blocks_damaged;
       far_.push_back(i);
     }
   }
@@ -184,6 +188,17 @@ template <class Request>
 void BatchReaderState::fetch(std::span<const Request> requests, RecordBatch& out) {
   if (!reader_) reader_ = std::make_unique<Reader>(dataset_, options_, false);
   for (const std::size_t i : far_) reader_->request(requests[i]);
+  try {
+    take_fetched(out);
+  } catch (...) {
+    // What is left of these requests must not be taken for the next ones.
+    add(reader_->stats(), stats_);
+    reader_.reset();
+    throw;
+  }
+}
+
+void BatchReaderState::take_fetched(RecordBatch& out) {
   MutableBytes left;
   RecordPiece piece;
   for (std::size_t at = 0; at < far_.size() && reader_->next(piece);) {
@@ -204,17 +219,30 @@ void BatchReaderState::fetch(std::span<const Request> requests, RecordBatch& out
     if (piece.error == nullptr && piece.offset != 0) record.crc32c = crc32c(record.bytes);
     ++at;
   }
+  // So that it lets go of the last one.
+  reader_->next(piece);
+}
+
+void BatchReaderState::add(const ReaderStats& stats, ReaderStats& sum) noexcept {
+  sum.records += stats.records;
+  sum.bytes += stats.bytes;
+  sum.stored_bytes += stats.stored_bytes;
+  sum.failed += stats.failed;
+  sum.operations += stats.operations;
+  sum.ranges += stats.ranges;
+  sum.read_bytes += stats.read_bytes;
+  sum.most_in_flight = std::max(sum.most_in_flight, stats.most_in_flight);
+  sum.waited_ns += stats.waited_ns;
+  sum.cache_hits += stats.cache_hits;
+  sum.cache_misses += stats.cache_misses;
+  sum.cache_bytes += stats.cache_bytes;
+  sum.blocks_kept += stats.blocks_kept;
+  sum.blocks_damaged += stats.blocks_damaged;
 }
 
 ReaderStats BatchReaderState::stats() const noexcept {
-  ReaderStats sum = reader_ ? reader_->stats() : ReaderStats();
-  sum.records += stats_.records;
-  sum.bytes += stats_.bytes;
-  sum.stored_bytes += stats_.stored_bytes;
-  sum.failed += stats_.failed;
-  sum.cache_hits += stats_.cache_hits;
-  sum.cache_bytes += stats_.cache_bytes;
-  sum.blocks_damaged += stats_.blocks_damaged;
+  ReaderStats sum = stats_;
+  if (reader_) add(reader_->stats(), sum);
   return sum;
 }
 

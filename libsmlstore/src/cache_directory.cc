@@ -1,6 +1,7 @@
 #include "cache_directory.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <memory>
 #include <string_view>
 
@@ -38,16 +39,33 @@ CacheSharing sharing_of(const std::string& directory) noexcept {
 
 void make_directory_at(int parent, const std::string& name, CacheSharing sharing) noexcept {
   const mode_t mode = directory_mode(sharing);
-  if (::mkdirat(parent, name.c_str(), mode) == 0 && sharing == CacheSharing::kGroup)
-    ::fchmodat(parent, name.c_str(), mode, 0);
+  if (sharing == CacheSharing::kUser) {
+    ::mkdirat(parent, name.c_str(), mode);
+    return;
+  }
+  // With its name it has its rights: others would be refused.
+  const std::string made = name + fmt::format(".{:016x}.tmp", random_number());
+  if (::mkdirat(parent, made.c_str(), mode) != 0) return;
+  if (::fchmodat(parent, made.c_str(), mode, 0) != 0 ||
+      ::renameat2(parent, made.c_str(), parent, name.c_str(), RENAME_NOREPLACE) != 0)
+    ::unlinkat(parent, made.c_str(), AT_REMOVEDIR);
 }
 
-void make_cache_directory(const std::string& directory, CacheSharing sharing) noexcept {
+void make_cache_directory(const std::string& directory, CacheSharing sharing) {
   for (std::size_t slash = directory.find('/', 1); slash != std::string::npos;
        slash = directory.find('/', slash + 1)) {
     ::mkdir(directory.substr(0, slash).c_str(), 0700);
   }
   make_directory_at(AT_FDCWD, directory, sharing);
+  // Not beside other people's files: backups would pass those over.
+  const FileDescriptor there(open_path(directory, O_RDONLY | O_DIRECTORY));
+  bool is_empty = static_cast<bool>(there);
+  if (there) {
+    each_name(there.get(), [&](const char* name) {
+      if (std::string_view(name) != "." && std::string_view(name) != "..") is_empty = false;
+    });
+  }
+  if (!is_empty) return;
   const FileDescriptor tag(open_path(directory + "/CACHEDIR.TAG",
                                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, file_mode(sharing)));
   if (!tag) return;

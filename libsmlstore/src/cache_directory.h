@@ -16,9 +16,9 @@ enum class CacheSharing : std::uint8_t { kUser, kGroup };
 // As the directory itself has it: kUser where it is not there.
 CacheSharing sharing_of(const std::string& directory) noexcept;
 
-// Makes the directory, and those above it, where missing, and tags it as a cache. Throws nothing:
-// what cannot be made is found missing.
-void make_cache_directory(const std::string& directory, CacheSharing sharing) noexcept;
+// Makes the directory, and those above it, where missing, and tags it as a cache where
+// nothing else is in it. What cannot be made is found missing.
+void make_cache_directory(const std::string& directory, CacheSharing sharing);
 // Makes a directory in one that is open, with the rights of the sharing whatever the umask; one
 // that is there stays as it is.
 void make_directory_at(int parent, const std::string& name, CacheSharing sharing) noexcept;

@@ -11,6 +11,8 @@ MappingPin::~MappingPin() {
   // A long chain must not end in as many nested calls.
   std::shared_ptr<MappingPin> next = std::move(next_);
   while (next && next.use_count() == 1) {
+    // With what others wrote before they let it go.
+    std::atomic_thread_fence(std::memory_order_acquire);
     std::shared_ptr<MappingPin> after = std::move(next->next_);
     next = std::move(after);
   }
@@ -62,10 +64,10 @@ const std::byte* CacheMappings::add(const void* owner, Place place, const std::b
   return at;
 }
 
-void CacheMappings::remove(Place place) {
+void CacheMappings::remove(Place place, const std::byte* at) {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].place.at != place.at) continue;
+    if (entries_[i].place.at != place.at || entries_[i].at != at) continue;
     unmap(i);
     return advance();
   }

@@ -48,7 +48,8 @@ class CacheMappings {
   // Puts a mapping into its place, of `owner`; where one is there already that stays. Returns what
   // is there. Where there are too many, one that was not used for long goes.
   const std::byte* add(const void* owner, Place place, const std::byte* at, std::size_t bytes);
-  void remove(Place place);
+  // Unless something else is there by now.
+  void remove(Place place, const std::byte* at);
   void remove_all();
   void remove_of(const void* owner);
 

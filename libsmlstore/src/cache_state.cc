@@ -85,13 +85,19 @@ FileDescriptor open_directory(int parent, const std::string& name) noexcept {
       ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
+// Never waits for what may be a FIFO.
+FileDescriptor open_file(int directory, const char* name) noexcept {
+  return FileDescriptor(
+      ::openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+}
+
 bool is_file(int directory, const char* name, struct stat& status) noexcept {
   return ::fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode);
 }
 
 // Whether a file begins as blocks do.
 bool is_block_file(int directory, const char* name) noexcept {
-  const FileDescriptor fd(::openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const FileDescriptor fd = open_file(directory, name);
   std::array<char, kBlockMagic.size()> magic{};
   return fd && ::pread(fd.get(), magic.data(), magic.size(), 0) == ssize_t{magic.size()} &&
          std::string_view(magic.data(), magic.size()) == kBlockMagic;
@@ -99,7 +105,7 @@ bool is_block_file(int directory, const char* name) noexcept {
 
 // Removes a file that a process which died left under a name of its own.
 void remove_left_over(int directory, const char* name) noexcept {
-  const FileDescriptor fd(::openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const FileDescriptor fd = open_file(directory, name);
   if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) ::unlinkat(directory, name, 0);
 }
 
@@ -107,6 +113,18 @@ void subtract(std::atomic_ref<std::uint64_t> from, std::uint64_t bytes) noexcept
   std::uint64_t now = from.load();
   while (!from.compare_exchange_weak(now, now - std::min(now, bytes))) {
   }
+}
+
+// Whether what is there can be trusted: it is our own, or of a group that we are in and not open to
+// everybody.
+bool is_ours(const struct stat& status, bool group) {
+  if (!group) return status.st_uid == ::geteuid();
+  if ((status.st_mode & S_IWOTH) != 0) return false;
+  if (status.st_uid == ::geteuid() || status.st_gid == ::getegid()) return true;
+  std::vector<gid_t> groups(static_cast<std::size_t>(std::max(0, ::getgroups(0, nullptr))));
+  const int count = ::getgroups(static_cast<int>(groups.size()), groups.data());
+  groups.resize(static_cast<std::size_t>(std::max(0, count)));
+  return std::find(groups.begin(), groups.end(), status.st_gid) != groups.end();
 }
 
 [[noreturn]] void refuse(const std::string& directory, ErrorCode code, const std::string& why) {
@@ -160,18 +178,54 @@ std::unique_ptr<CacheState> CacheState::open(const std::string& directory) {
     refuse(directory, ErrorCode::kUnsupported,
            fmt::format("blocks/state: version {}; this build knows version 1", version));
   const bool group = (load<std::uint32_t>(head.data() + 12) & kGroupFlag) != 0;
-  if (!group && status.st_uid != ::geteuid())
-    refuse(directory, ErrorCode::kIo, "the cache belongs to another user");
+  struct stat place {};
+  if (::fstat(blocks.get(), &place) != 0 || !is_ours(status, group) || !is_ours(place, group)) {
+    refuse(directory, ErrorCode::kIo,
+           group ? "the cache belongs to another group, or is open to everybody"
+                 : "the cache belongs to another user");
+  }
   FileDescriptor locks(::openat(blocks.get(), "locks", O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-  if (!locks) throw system_error(directory, "cannot open the cache", errno);
+  if (!locks) throw system_error(directory + "/blocks/locks", "cannot open", errno);
   void* const at = ::mmap(nullptr, kStateBytes, PROT_READ | PROT_WRITE, MAP_SHARED, state.get(), 0);
   if (at == MAP_FAILED) throw system_error(directory, "cannot map the cache", errno);
   return std::unique_ptr<CacheState>(
       new CacheState(directory, std::move(blocks), std::move(locks), at));
 }
 
+// Where it is not had at once, it is not had at all.
+class CacheState::RoomLock {
+ public:
+  explicit RoomLock(CacheState& state) : state_(state) {
+    const std::lock_guard guard(state_.mutex_);
+    held_ = !state_.making_room_ && state_.lock(kRoomLock, F_WRLCK);
+    if (held_) state_.making_room_ = true;
+  }
+  ~RoomLock() {
+    if (!held_) return;
+    const std::lock_guard guard(state_.mutex_);
+    state_.lock(kRoomLock, F_UNLCK);
+    state_.making_room_ = false;
+  }
+  RoomLock(const RoomLock&) = delete;
+  RoomLock& operator=(const RoomLock&) = delete;
+  explicit operator bool() const noexcept { return held_; }
+
+ private:
+  CacheState& state_;
+  bool held_ = false;
+};
+
 void CacheState::init(const std::string& directory, std::uint64_t bytes, bool group) {
-  if (const auto there = open(directory)) {
+  // A state that is damaged, or without its locks, is made anew.
+  bool is_damaged = false;
+  std::unique_ptr<CacheState> there;
+  try {
+    there = open(directory);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCorrupt && error.code() != ErrorCode::kNotFound) throw;
+    is_damaged = true;
+  }
+  if (there) {
     if (group && there->sharing_ != CacheSharing::kGroup)
       refuse(directory, ErrorCode::kInvalidArgument, "is the cache of a user, not of a group");
     there->word(kLimit).store(bytes);
@@ -184,6 +238,8 @@ void CacheState::init(const std::string& directory, std::uint64_t bytes, bool gr
   const FileDescriptor blocks(
       open_path(directory + "/blocks", O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   if (!blocks) throw system_error(directory, "cannot make a cache", errno);
+  // Who has the old one mapped counts there; blocks are counted anew below.
+  if (is_damaged) ::unlinkat(blocks.get(), "state", 0);
   std::array<std::byte, kStateBytes> state{};
   std::memcpy(state.data(), kMagic.data(), kMagic.size());
   store(state.data() + 8, kVersion);
@@ -201,7 +257,8 @@ void CacheState::init(const std::string& directory, std::uint64_t bytes, bool gr
   const auto made = open(directory);
   if (!made) refuse(directory, ErrorCode::kIo, "the cache was removed while it was made");
   made->word(kLimit).store(bytes);
-  made->recount();
+  const RoomLock lock(*made);
+  if (lock) made->recount();
 }
 
 bool CacheState::lock(std::uint64_t byte, short type) const noexcept {
@@ -213,7 +270,7 @@ bool CacheState::lock(std::uint64_t byte, short type) const noexcept {
   return ::fcntl(locks_.get(), F_OFD_SETLK, &what) == 0;
 }
 
-void CacheState::warn(const std::string& why) {
+void CacheState::warn(std::string_view why) {
   if (gone_.exchange(true) || !on_warning) return;
   on_warning(fmt::format("{}: {}: blocks are no longer kept", shown_path(directory_), why));
 }
@@ -229,7 +286,7 @@ void CacheState::follow_generation() {
 
 FileDescriptor CacheState::open_block(const std::string& id, std::uint64_t block) const noexcept {
   const std::string path = id + "/" + cached_block_name(block);
-  return FileDescriptor(::openat(blocks_.get(), path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  return open_file(blocks_.get(), path.c_str());
 }
 
 bool CacheState::has_block(const std::string& id, std::uint64_t block) const noexcept {
@@ -255,20 +312,25 @@ bool CacheState::keep_block(const std::string& id, std::uint64_t block, ByteView
       write_at(file.fd(), at, bytes.subspan(at, std::min(kWriteBytes, bytes.size() - at)),
                directory_);
   } catch (const Error& error) {
-    warn(error.what());
+    warn(std::string_view(error.what()).substr(shown_path(directory_).size() + 2));
     return false;
   }
   const std::uint64_t taken = taken_by(bytes.size());
   if (!begin_naming()) return false;
-  bool kept = word(kTaken).fetch_add(taken) + taken <= limit_bytes();
+  const std::uint64_t before = word(kTaken).fetch_add(taken);
+  bool kept = before <= limit_bytes() && taken <= limit_bytes() - before;
   bool counts = false;
+  int error = 0;
   if (kept) {
     counts = file.give_name(cached_block_name(block));
-    // ENOENT: who made room removed the directory.
-    kept = counts || errno == EEXIST;
+    error = counts ? 0 : errno;
+    kept = counts || error == EEXIST;
   }
   if (!counts) subtract(word(kTaken), taken);
   end_naming();
+  // ENOENT: who made room removed the directory.
+  if (error != 0 && error != EEXIST && error != ENOENT)
+    warn(std::generic_category().message(error));
   return kept;
 }
 
@@ -276,11 +338,19 @@ bool CacheState::drop_block(const std::string& id, std::uint64_t block) {
   const FileDescriptor directory = open_directory(blocks_.get(), id);
   const std::string name = cached_block_name(block);
   struct stat status {};
+  // Not while somebody counts, who may have counted it or not.
+  const bool counted = begin_naming();
   const bool dropped = directory && is_file(directory.get(), name.c_str(), status) &&
                        ::unlinkat(directory.get(), name.c_str(), 0) == 0;
-  if (dropped) subtract(word(kTaken), taken_by(static_cast<std::uint64_t>(status.st_size)));
-  word(kGeneration).fetch_add(1);
-  follow_generation();
+  if (counted) {
+    if (dropped) subtract(word(kTaken), taken_by(static_cast<std::uint64_t>(status.st_size)));
+    end_naming();
+  }
+  if (dropped) {
+    // For others: here the mapping of this one block is given up.
+    std::uint64_t before = word(kGeneration).fetch_add(1);
+    seen_generation_.compare_exchange_strong(before, before + 1);
+  }
   return dropped;
 }
 
@@ -359,12 +429,17 @@ void CacheState::end_fetch(std::uint64_t byte, std::uint64_t bytes) {
   fetched_bytes_ -= taken_by(bytes);
 }
 
+void CacheState::give_back_room(std::uint64_t bytes) noexcept { fetched_bytes_ -= taken_by(bytes); }
+
 // ---- room
 
 bool CacheState::has_room(std::uint64_t bytes) {
   // Beside what is being fetched here; others' fetches show when they are kept.
   const auto taken = [&] { return fetched_bytes_.load() + taken_by(bytes); };
-  const auto fits = [&] { return word(kTaken).load() + taken() <= limit_bytes(); };
+  const auto fits = [&] {
+    const std::uint64_t there = word(kTaken).load();
+    return there <= limit_bytes() && taken() <= limit_bytes() - there;
+  };
   if (gone_.load(std::memory_order_relaxed)) return false;
   if (fits()) return true;
   if (taken() > limit_bytes()) return false;
@@ -372,20 +447,20 @@ bool CacheState::has_room(std::uint64_t bytes) {
   {
     const std::lock_guard guard(mutex_);
     const auto now = Clock::now();
-    if (making_room_ || (no_room_at_ && now - *no_room_at_ < kLookAgain)) return false;
-    if (!lock(kRoomLock, F_WRLCK)) return false;
-    making_room_ = true;
+    if (no_room_at_ && now - *no_room_at_ < kLookAgain) return false;
     count = !counted_at_ || now - *counted_at_ > kCountAgain;
   }
+  const RoomLock room(*this);
+  if (!room) return false;
   if (count) recount();
-  if (!fits()) {
+  // What is being kept meanwhile may be counted in neither number for a moment, so that too little
+  // is removed; when nothing is, all the rest is in use.
+  for (std::uint64_t removed = 1; removed > 0 && !fits();) {
     const std::uint64_t wanted = std::max(taken(), std::min(limit_bytes() / 16, kMostRoom));
-    remove_down_to(limit_bytes() - std::min(limit_bytes(), wanted));
+    removed = remove_down_to(limit_bytes() - std::min(limit_bytes(), wanted)).blocks;
   }
   const bool found = fits();
   const std::lock_guard guard(mutex_);
-  lock(kRoomLock, F_UNLCK);
-  making_room_ = false;
   if (!found) no_room_at_ = Clock::now();
   return found;
 }
@@ -470,11 +545,11 @@ BlockCache::Removed CacheState::remove_down_to(std::uint64_t bytes) {
 
 BlockCache::Removed CacheState::trim(std::uint64_t bytes) {
   const auto begin = Clock::now();
-  for (;; std::this_thread::sleep_for(kPoll)) {
-    const std::lock_guard guard(mutex_);
-    if (!making_room_ && lock(kRoomLock, F_WRLCK)) break;
+  std::optional<RoomLock> room;
+  while (!room.emplace(*this)) {
     if (Clock::now() - begin > kLongestRoom)
       refuse(directory_, ErrorCode::kUnavailable, "another process is making room in the cache");
+    std::this_thread::sleep_for(kPoll);
   }
   recount();
   BlockCache::Removed removed = remove_down_to(bytes);
@@ -484,8 +559,6 @@ BlockCache::Removed CacheState::trim(std::uint64_t bytes) {
   each_name(blocks_.get(), [&](const char* name) {
     if (is_temporary(name)) remove_left_over(blocks_.get(), name);
   });
-  const std::lock_guard guard(mutex_);
-  lock(kRoomLock, F_UNLCK);
   return removed;
 }
 

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 
 #include "cache_directory.h"
@@ -58,9 +59,10 @@ class CacheState {
   static std::uint64_t fetch_lock(const Hash128& id, std::uint64_t block);
   bool try_fetch(std::uint64_t lock, std::uint64_t bytes);
   void end_fetch(std::uint64_t lock, std::uint64_t bytes);
+  void give_back_room(std::uint64_t bytes) noexcept;
 
   // Calls on_warning once.
-  void warn(const std::string& why);
+  void warn(std::string_view why);
 
   std::function<void(const std::string&)> on_warning;
   std::map<Hash128, std::weak_ptr<CachedBlocks>> in_use;  // guarded by in_use_mutex
@@ -75,6 +77,8 @@ class CacheState {
     return std::atomic_ref<std::uint64_t>(state_[which]);
   }
   bool lock(std::uint64_t byte, short type) const noexcept;
+  // Held by who makes room, of all processes and threads.
+  class RoomLock;
   bool begin_naming();
   void end_naming();
   void recount();

@@ -14,6 +14,11 @@ BlockClaim& BlockClaim::operator=(BlockClaim&& other) noexcept {
   return *this;
 }
 
+void BlockClaim::give_back_room() noexcept {
+  if (cache_) cache_->state().give_back_room(bytes_);
+  bytes_ = 0;
+}
+
 BlockClaim::~BlockClaim() {
   if (cache_) cache_->state().end_fetch(lock_, bytes_);
 }
@@ -62,12 +67,28 @@ CachedBlocks::Claim CachedBlocks::claim(std::uint64_t block, std::uint64_t bytes
   return Claim::kThere;
 }
 
-CachedBlocks::Kept CachedBlocks::keep(std::uint64_t block, ByteView bytes,
+CachedBlocks::Kept CachedBlocks::keep(BlockClaim& claim, std::uint64_t block, ByteView bytes,
                                       std::uint32_t expected_crc32c) {
   if (crc32c(bytes) != expected_crc32c) return Kept::kDamaged;
+  claim.give_back_room();
   return cache_->state().keep_block(hex_, block, bytes) ? Kept::kKept : Kept::kNoRoom;
 }
 
-bool CachedBlocks::drop(std::uint64_t block) { return cache_->state().drop_block(hex_, block); }
+bool CachedBlocks::drop(std::uint64_t block, const std::byte* damaged) {
+  if (mapped_[block].load(std::memory_order_acquire) != damaged) return false;
+  const bool dropped = cache_->state().drop_block(hex_, block);
+  // What it was mapped from has no name any more, whoever unlinked it.
+  cache_->state().mappings().remove({&mapped_[block], &recent_[block]}, damaged);
+  return dropped;
+}
+
+bool CachedBlocks::drop_misfit(std::uint64_t block, std::uint64_t bytes) {
+  const FileDescriptor fd = cache_->state().open_block(hex_, block);
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0 ||
+      (S_ISREG(status.st_mode) && static_cast<std::uint64_t>(status.st_size) == bytes))
+    return false;
+  return cache_->state().drop_block(hex_, block);
+}
 
 }  // namespace sml

@@ -18,6 +18,7 @@ namespace sml {
 class MappingPin;
 
 // The right to fetch a block, which nobody else on this machine does meanwhile, and room for it.
+// Not to be taken across a fork.
 class BlockClaim {
  public:
   BlockClaim() = default;
@@ -26,6 +27,9 @@ class BlockClaim {
   BlockClaim(BlockClaim&&) noexcept = default;
   BlockClaim& operator=(BlockClaim&& other) noexcept;
   ~BlockClaim();
+
+  // Gives back the room: what is fetched is about to take it.
+  void give_back_room() noexcept;
 
  private:
   std::shared_ptr<BlockCache> cache_;
@@ -65,9 +69,11 @@ class CachedBlocks {
   Claim claim(std::uint64_t block, std::uint64_t bytes, BlockClaim& out);
   enum class Kept : std::uint8_t { kKept, kDamaged, kNoRoom };
   // Keeps a claimed block, if its checksum is the one that the index has.
-  Kept keep(std::uint64_t block, ByteView bytes, std::uint32_t expected_crc32c);
-  // Unlinks one that is damaged; false where somebody has done so.
-  bool drop(std::uint64_t block);
+  Kept keep(BlockClaim& claim, std::uint64_t block, ByteView bytes, std::uint32_t expected_crc32c);
+  // Unlinks one that is damaged, as find() gave it; false where it is another one by now.
+  bool drop(std::uint64_t block, const std::byte* damaged);
+  // Unlinks one that has not `bytes` bytes; false where none is there that has not.
+  bool drop_misfit(std::uint64_t block, std::uint64_t bytes);
 
  private:
   const std::byte* map(std::uint64_t block, std::uint64_t bytes) noexcept;

@@ -93,15 +93,19 @@ void use_cache(const std::shared_ptr<BlockCache>& cache,
   for (Dataset::Container& container : containers) {
     const ContainerReader& reader = *container.reader;
     if (reader.source().view(0, Header::kBytes).size() == Header::kBytes) continue;
-    const std::uint64_t block_bytes = reader.header().block_bytes;
+    const Index& index = reader.index();
+    std::uint64_t block_bytes = 0;  // of the largest
+    for (std::uint64_t i = 0; i < index.blocks(); ++i)
+      block_bytes = std::max(block_bytes, index.block_offset(i + 1) - index.block_offset(i));
     if (cache->limit_bytes() < block_bytes) {
       throw Error(ErrorCode::kLimit,
                   fmt::format("{}: the cache has room for {} bytes, and a block of {} takes {}",
                               shown_path(cache->directory()), cache->limit_bytes(),
                               shown_path(container.path), block_bytes),
-                  fmt::format("'sml cache init --size {}' or more gives it room", block_bytes));
+                  fmt::format("'sml cache init --size {} --cache-dir {}' or more gives it room",
+                              block_bytes, shown_path(cache->directory())));
     }
-    container.cached = cache->use(reader.id(), reader.index().blocks());
+    container.cached = cache->use(reader.id(), index.blocks());
   }
 }
 

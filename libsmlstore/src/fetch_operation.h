@@ -20,7 +20,7 @@
 namespace sml {
 
 // What a slot takes beside its bytes and its key: itself, and its place among those of its block.
-inline constexpr std::uint64_t kSlotOverhead = 320;
+inline constexpr std::uint64_t kSlotOverhead = 352;
 // Raw bytes that one worker decodes at a time: some 0.2 ms, far more than it takes to wake it.
 inline constexpr std::uint64_t kDecodeTaskBytes = 256U << 10;
 // Arenas round up to it.
@@ -57,9 +57,10 @@ struct Slot {
   const std::byte* stored_at = nullptr;  // its bytes, in the operation's buffer or in the cache
 
   // Its way through the cache.
-  bool bypass = false;  // not by the cache: its block cannot be kept, or is damaged at its origin
-  bool was_there = false;  // nothing had to be fetched for it
-  unsigned damages = 0;    // that were found in cached blocks
+  bool was_there = false;                   // nothing had to be fetched for it here
+  const std::byte* cached_block = nullptr;  // that holds it
+  unsigned damages = 0;                     // that were found in cached blocks
+  bool damaged = false;                     // now
 
   // The outcome, once it is ready.
   ByteView bytes;
@@ -77,9 +78,7 @@ struct Slot {
   std::uint64_t memory_bytes() const noexcept { return stored.bytes + decoded_bytes(); }
   // Of its container.
   std::uint64_t block_number() const noexcept { return record.place.block + piece; }
-  CachedBlocks* cache() const noexcept {
-    return bypass || record.container == nullptr ? nullptr : record.container->cached.get();
-  }
+  CachedBlocks* cache() const noexcept { return record.container->cached.get(); }
 };
 static_assert(sizeof(Slot) + 8 * sizeof(void*) <= kSlotOverhead);
 
@@ -122,7 +121,8 @@ struct Operation {
   // kCached
   std::shared_ptr<const MappingPin> pin;
   // kWholeBlock
-  std::vector<Slot*> awaited_by;
+  std::uint64_t block = 0;  // among those of all containers
+  const Slot* first = nullptr;
   BlockClaim claim;
   bool kept = false;
 };

@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -110,6 +111,7 @@ class FetchingReader final : public ReaderState {
     std::vector<Slot*> slots;
     std::chrono::steady_clock::time_point since;
   };
+  CachedBlocks* cache_of(const Slot& slot) const;
   bool is_cached(const Slot& slot) const;
   void wait_again(Slot& slot);
   bool decode_cached();
@@ -170,6 +172,9 @@ class FetchingReader final : public ReaderState {
   ReadMemory memory_;
 
   std::vector<Busy> busy_;
+  std::unordered_map<std::uint64_t, std::vector<Slot*>> awaiting_;  // by block that is fetched here
+  // Blocks that could not be kept, or are damaged at their origin: they are not tried again.
+  std::unordered_set<std::uint64_t> not_kept_;
   std::chrono::steady_clock::time_point looked_at_busy_;
 
   std::optional<Error> error_;  // of what was given last
@@ -388,13 +393,20 @@ bool FetchingReader::look_ahead() {
       }
       continue;
     }
+    if (const auto fetched_here = awaiting_.find(slot.block); fetched_here != awaiting_.end()) {
+      for (Slot* one : unlink_block(slot.block)) {
+        one->state = SlotState::kAwaited;
+        fetched_here->second.push_back(one);
+      }
+      continue;
+    }
     {
       const std::lock_guard lock(mutex_);
-      if (in_flight_ == kMaxOperations) return true;
+      if (in_flight_ >= kMaxOperations) return true;
       // Without workers nothing would happen meanwhile, so reading ahead is only waiting.
       if (cursor_ > 0 && workers_.inline_only() && reads_in_place_) return false;
     }
-    if (CachedBlocks* const cache = slot.cache()) {
+    if (CachedBlocks* const cache = cache_of(slot)) {
       const std::uint64_t bytes = block_bytes(slot);
       if (cursor_ > 0 && bytes > free_bytes()) return false;
       BlockClaim claim;
@@ -413,8 +425,8 @@ bool FetchingReader::look_ahead() {
         }
         case CachedBlocks::Claim::kThere:
           if (is_cached(slot)) continue;
-          // It has another size, or cannot be mapped.
-          if (!cache->drop(slot.block_number())) break;
+          // It has another size, or cannot be mapped: then it is read like any other.
+          if (!cache->drop_misfit(slot.block_number(), bytes)) break;
           ++stats_.blocks_damaged;
           continue;
         case CachedBlocks::Claim::kNoRoom:
@@ -430,8 +442,13 @@ bool FetchingReader::look_ahead() {
 
 // ---- the cache
 
+// Null where its block is not to be taken from a cache.
+CachedBlocks* FetchingReader::cache_of(const Slot& slot) const {
+  return not_kept_.contains(slot.block) ? nullptr : slot.cache();
+}
+
 bool FetchingReader::is_cached(const Slot& slot) const {
-  CachedBlocks* const cache = slot.cache();
+  CachedBlocks* const cache = cache_of(slot);
   return cache != nullptr && cache->find(slot.block_number(), block_bytes(slot)) != nullptr;
 }
 
@@ -462,6 +479,7 @@ bool FetchingReader::decode_cached() {
       const std::uint64_t block = slot.block_number();
       const Dataset::Container& container = *slot.record.container;
       if (const std::byte* const at = container.cached->find(block, block_bytes(slot))) {
+        slot.cached_block = at;
         slot.stored_at = at + (slot.stored.offset - container.reader->index().block_offset(block));
         slots.push_back(&slot);
       } else {
@@ -509,7 +527,13 @@ void FetchingReader::settle() {
       unavailable = error.code() == ErrorCode::kUnavailable;
     } catch (...) {  // told by who reads its records one by one
     }
-    for (Slot* slot : operation->awaited_by) {
+    if (operation->kept) {
+      ++stats_.blocks_kept;
+    } else if (!unavailable) {
+      not_kept_.insert(operation->block);
+    }
+    const auto awaiting = awaiting_.extract(operation->block);
+    for (Slot* slot : awaiting.mapped()) {
       if (operation->kept) {
         slot->state = SlotState::kCached;
       } else if (unavailable) {
@@ -517,19 +541,17 @@ void FetchingReader::settle() {
         slot->failure = operation->failure;
         slot->ready = true;
       } else {
-        slot->bypass = true;
         wait_again(*slot);
       }
     }
-    if (operation->kept) ++stats_.blocks_kept;
     near_ = 0;
     near_bytes_ = 0;
   }
   for (Slot* slot : damaged) {
-    const std::uint64_t block = slot->block_number();
-    if (slot->cache()->drop(block)) ++stats_.blocks_damaged;
+    slot->damaged = false;
+    if (slot->cache()->drop(slot->block_number(), slot->cached_block)) ++stats_.blocks_damaged;
     // A block that is damaged again and again is not the cache's fault.
-    slot->bypass = ++slot->damages > 1;
+    if (++slot->damages > 1) not_kept_.insert(slot->block);
     wait_again(*slot);
   }
 }
@@ -551,8 +573,25 @@ void FetchingReader::look_at_busy() {
       near_bytes_ = 0;
       continue;
     }
+    CachedBlocks* const cache = cache_of(first);
+    if (cache == nullptr || awaiting_.contains(first.block)) {
+      for (Slot* slot : one.slots) wait_again(*slot);
+      continue;
+    }
+    // As others, it is fetched here only while there is room; what is needed now, in any case.
+    const std::uint64_t bytes = block_bytes(first);
+    const bool is_front =
+        std::find(one.slots.begin(), one.slots.end(), &window_.front()) != one.slots.end();
+    const auto may_fetch = [&] {
+      const std::lock_guard lock(mutex_);
+      return is_front || (in_flight_ < kMaxOperations && bytes <= free_bytes());
+    };
+    if (!may_fetch()) {
+      busy_.push_back(std::move(one));
+      continue;
+    }
     BlockClaim claim;
-    const auto claimed = first.cache()->claim(first.block_number(), block_bytes(first), claim);
+    const auto claimed = cache->claim(first.block_number(), bytes, claim);
     if (claimed == CachedBlocks::Claim::kBusy && now - one.since <= kLongestWait) {
       busy_.push_back(std::move(one));
     } else if (claimed == CachedBlocks::Claim::kMine || claimed == CachedBlocks::Claim::kBusy) {
@@ -573,6 +612,8 @@ void FetchingReader::fetch_block(std::vector<Slot*> slots, BlockClaim claim) {
   Operation& op = *operation;
   op.kind = OperationKind::kWholeBlock;
   op.need = first.request;
+  op.block = first.block;
+  op.first = &first;
   op.source = &container.reader->source();
   op.ranges = {{container.reader->index().block_offset(first.block_number()), block_bytes(first)}};
   op.buffer = memory_.take(op.ranges.front().bytes);
@@ -581,7 +622,7 @@ void FetchingReader::fetch_block(std::vector<Slot*> slots, BlockClaim claim) {
     slot->state = SlotState::kAwaited;
     slot->was_there = false;
   }
-  op.awaited_by = std::move(slots);
+  awaiting_[op.block] = std::move(slots);
   launch(operation);
 }
 
@@ -589,12 +630,12 @@ void FetchingReader::fetch_block(std::vector<Slot*> slots, BlockClaim claim) {
 void FetchingReader::keep(const std::shared_ptr<Operation>& operation) {
   Operation& op = *operation;
   if (!op.failure) {
-    const Slot& slot = *op.awaited_by.front();
+    const Slot& slot = *op.first;
     const Dataset::Container& container = *slot.record.container;
     const std::uint64_t block = slot.block_number();
     const std::uint32_t expected = container.reader->index().block(block).crc32c;
-    op.kept =
-        container.cached->keep(block, op.buffer.bytes(), expected) == CachedBlocks::Kept::kKept;
+    op.kept = container.cached->keep(op.claim, block, op.buffer.bytes(), expected) ==
+              CachedBlocks::Kept::kKept;
   }
   op.claim = BlockClaim();
   ReadMemory::Piece unused;
@@ -787,7 +828,7 @@ void FetchingReader::decode(Operation& operation, DecodeTask& task) {
     operation.buffer_is_used |= buffer_is_used;
     if (--operation.tasks_left == 0 && !operation.buffer_is_used) unused = take_buffer(operation);
     for (Slot* slot : task.slots) {
-      if (operation.kind == OperationKind::kCached && slot->failure) {
+      if (operation.kind == OperationKind::kCached && slot->damaged) {
         slot->failure = nullptr;
         damaged_.push_back(slot);
       } else {
@@ -824,10 +865,13 @@ bool FetchingReader::decode(const Operation& operation, Slot& slot, Arena& arena
     slot.immutable = decoded.in_place && operation.kind == OperationKind::kCached;
     if (with_keys_) slot.key = std::move(key);
     return decoded.in_place && operation.keep_in_place;
+  } catch (const Error& error) {
+    slot.damaged = error.code() == ErrorCode::kCorrupt || error.code() == ErrorCode::kTruncated;
+    slot.failure = std::current_exception();
   } catch (...) {
     slot.failure = std::current_exception();
-    return false;
   }
+  return false;
 }
 
 // Waits until the first slot of the window is ready, and keeps operations going meanwhile.

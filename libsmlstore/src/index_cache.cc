@@ -40,7 +40,8 @@ void each_footer(const std::string& directory, F f) {
   each_name(parent.get(), [&](const char* name) {
     const std::string_view text(name);
     if (!text.ends_with(".footer")) return;
-    const FileDescriptor fd(::openat(parent.get(), name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    const FileDescriptor fd(
+        ::openat(parent.get(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     struct stat status {};
     if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
         status.st_size < off_t{Tail::kBytes})
@@ -55,7 +56,7 @@ void each_footer(const std::string& directory, F f) {
 }
 
 std::shared_ptr<const KeptFooter> open_kept(const std::string& path, std::uint64_t bytes) {
-  const FileDescriptor fd(open_path(path, O_RDONLY | O_NOFOLLOW));
+  const FileDescriptor fd(open_path(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return nullptr;
   if (static_cast<std::uint64_t>(status.st_size) != bytes) {

@@ -66,7 +66,7 @@ Result fetch(const Block& block, const std::stop_token& stop) {
     thread_local Buffer bytes;  // used again: fresh memory is dear
     bytes.resize(block.bytes);
     reader.source().read(reader.index().block_offset(block.number), bytes);
-    switch (block.container->cached->keep(block.number, bytes,
+    switch (block.container->cached->keep(right, block.number, bytes,
                                           reader.index().block(block.number).crc32c)) {
       case CachedBlocks::Kept::kKept:
         result.outcome = Outcome::kKept;
@@ -132,6 +132,8 @@ WarmReport warm(const Dataset& dataset, const WarmOptions& options) {
     }
   }
   while (!tasks.empty()) settle(tasks.take());
+  // What was waited for may not be there then.
+  if (options.stop.stop_requested()) throw Error(ErrorCode::kCancelled, "interrupted");
   return report;
 }
 

@@ -113,7 +113,7 @@ class Directory(CacheTest):
         self.assertRegex(said, r"^removed \d+ blocks, [0-9.]+ KiB\n$")
         self.assertLessEqual(self.info()["block_bytes"], 1 << 20)
         said = self.ok("cache", "clear", "--cache-dir", self.cache).decode()
-        self.assertRegex(said, r"^removed \d+ blocks, [0-9.]+ KiB; 0 index files\n$")
+        self.assertRegex(said, r"^removed \d+ blocks, [0-9.]+ KiB; 1 index file\n$")
         self.assertEqual(self.block_files(), {})
         self.assertEqual(self.cat()[0], expected)
 
@@ -144,13 +144,41 @@ class Directory(CacheTest):
         self.assertIn(b"is mapped", done.stderr)
         self.assertEqual(self.block_files(), {})
 
+    def test_what_somebody_broke_is_mended_by_init(self):
+        self.pack()
+        expected = self.data()
+        for broken in ("state", "locks"):
+            for content in (b"", b"garbage", None):
+                self.init("8M")
+                path = os.path.join(self.cache, "blocks", broken)
+                os.unlink(path)
+                if content is not None:
+                    self.write(path, content)
+                if broken == "state" and content is not None or broken == "locks" and content is None:
+                    given, _, said = self.cat()
+                    self.assertEqual((given, len(said)), (expected, 1))
+                self.init("8M")
+                given, _, said = self.cat()
+                self.assertEqual((given, said), (expected, []))
+
+    def test_other_peoples_directories_are_not_tagged(self):
+        self.pack()
+        self.write("mine/file", b"mine")
+        self.ok("cache", "init", "--size", "8M", "--cache-dir", "mine")
+        self.ok("cat", "data.sml", "--all", "--far", "--cache-dir", "mine")
+        self.assertNotIn(b"CACHEDIR.TAG", os.listdir(self.path("mine")))
+        self.ok("cache", "clear", "--cache-dir", "mine")
+        self.assertEqual(self.read("mine/file"), b"mine")
+        self.init("8M")
+        self.assertIn("CACHEDIR.TAG", os.listdir(self.cache))
+
     def test_wrong_usage(self):
         self.pack(records=10)
         cache = ("--cache-dir", self.cache)
         self.fails(2, "no action", "cache")
         self.fails(2, "'fill' is none of", "cache", "fill", *cache)
         self.fails(2, "no size", "cache", "init", *cache)
-        self.fails(2, "without room", "cache", "init", "--size", "0", *cache)
+        self.fails(2, "without room", "cache", "init", "--size", "63K", *cache)
         self.fails(2, "no DATASET", "cache", "warm", *cache)
         self.fails(2, "--group is not for trim", "cache", "trim", "--group", *cache)
         self.fails(2, "DATASET is not for clear", "cache", "clear", "data.sml", *cache)
@@ -160,8 +188,11 @@ class Directory(CacheTest):
 
     def test_a_size_below_one_block_is_refused_with_the_size_needed(self):
         self.pack()
-        self.init(BLOCK - 1)
-        self.fails(1, "a block of", "cat", "data.sml", "--all", "--far", "--cache-dir", self.cache)
+        self.ok("cp", "data.sml", "again.sml", "-q")
+        self.ok("pack", "src.data.sml", "-o", "large.sml", "--compress", "none", "-q")
+        self.init(BLOCK)
+        self.fails(1, "a block of large.sml takes", "cat", "large.sml", "--all", "--far", "--cache-dir", self.cache)
+        self.assertEqual(self.cat()[0], self.data())
 
     def test_warming_tells_what_has_no_room_and_what_is_damaged(self):
         path = self.pack()

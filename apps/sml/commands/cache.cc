@@ -1,5 +1,6 @@
 // sml cache init|info|warm|trim|clear
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
+#include "smlformat/layout.h"
 #include "smlstore/block_cache.h"
 #include "smlstore/warm.h"
 #include "terminal.h"
@@ -55,8 +57,8 @@ class CacheCommand final : public Command {
     line.positional("ACTION", action_text_, "what to do");
     line.positional("DATASET", dataset_, "with warm: a container, or a data set");
     line.size("--size", size_,
-              "with init: room for blocks; with trim: how much of it\nmay stay taken "
-              "(default: all)");
+              "with init: room for blocks; with trim: what they may\ntake "
+              "(default: the room)");
     line.flag("--group", group_,
               "with init: for all members of the directory's group.\nThey can read the blocks, "
               "whatever they may read in Ceph");
@@ -92,8 +94,9 @@ class CacheCommand final : public Command {
     only_with(store_.far, "--far", action_ == Action::kWarm);
     only_with(partial_, "--partial", action_ == Action::kWarm);
     if (action_ == Action::kInit && !size_) throw UsageError("no size given", "--size 200G");
-    if (action_ == Action::kInit && *size_ == 0)
-      throw UsageError("a cache without room", "--size 200G; 'sml cache clear' empties one");
+    if (action_ == Action::kInit && *size_ < kMinBlockBytes)
+      throw UsageError("a cache without room for a block",
+                       "--size 200G; 'sml cache clear' empties one");
     if (action_ == Action::kWarm) location_ = parse_dataset(dataset_);
     directory_ = resolve_cache_directory(store_);
     if (directory_.empty())
@@ -105,6 +108,8 @@ class CacheCommand final : public Command {
     switch (*action_) {
       case Action::kInit:
         BlockCache::init(directory_, *size_, group_);
+        if (open_with_room()->info().block_bytes > *size_)
+          console.note("blocks take more than that; 'sml cache trim' removes some");
         return tell(
             fmt::format("{}: room for {} of blocks\n", one_line(directory_), shown_size(*size_)));
       case Action::kInfo:
@@ -127,8 +132,9 @@ class CacheCommand final : public Command {
     return Outcome::kDone;
   }
 
-  std::shared_ptr<BlockCache> open_with_room() const {
-    auto cache = BlockCache::open(directory_);
+  std::shared_ptr<BlockCache> open_with_room(
+      std::function<void(const std::string&)> on_warning = nullptr) const {
+    auto cache = BlockCache::open(directory_, std::move(on_warning));
     if (!cache) {
       throw Error(ErrorCode::kNotFound, directory_ + ": the cache has no room for blocks",
                   "'sml cache init --size SIZE' gives it room");
@@ -176,9 +182,12 @@ class CacheCommand final : public Command {
   }
 
   Outcome warm_up(Console& console) {
-    open_with_room();
     const Interrupt interrupt;
-    const Dataset dataset = open_cached_dataset(location_, store_, partial_, console);
+    DatasetOptions opening(resolve_store(store_));
+    opening.partial = partial_;
+    opening.block_cache =
+        open_with_room([&console](const std::string& why) { console.warn_at_once(why); });
+    const Dataset dataset = open_dataset(location_, std::move(opening), console);
     WarmOptions options;
     options.stop = interrupt.token();
     options.on_loss = [&](const Error& error) { console.error(located(error, location_)); };
@@ -190,7 +199,7 @@ class CacheCommand final : public Command {
     const WarmReport report = warm(dataset, options);
     if (report.blocks == 0) {
       console.note(one_line(location_.path) +
-                   ": is mapped from its file system, nothing of it need be kept");
+                   ": is mapped from its file system, nothing of it need be kept; --far keeps it");
       return Outcome::kDone;
     }
     std::string text =

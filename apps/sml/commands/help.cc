@@ -31,7 +31,9 @@ std::string overview() {
       "\n"
       "Exit codes: 0 done; 1 failed, or damage found; 2 wrong usage; 3 done, but records were\n"
       "skipped; 128+n ended by signal n.\n"
-      "Environment: SML_THREADS and SML_MEMORY stand for --threads and --memory.\n";
+      "Environment: SML_THREADS, SML_MEMORY, SML_CACHE_DIR and SML_CACHE_SIZE stand for --threads, "
+      "--memory,\n"
+      "--cache-dir and --cache-size; CEPH_CONF and CEPH_ARGS are Ceph's.\n";
   return text;
 }
 
