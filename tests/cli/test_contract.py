@@ -190,7 +190,8 @@ class Streams(Contract):
         done = self.run_sml("cat", "x.sml", "--all", "--stats")
         self.assertEqual(done.returncode, 0)
         self.assertRegex(done.stderr, rb"\Arecords 7\nbytes %d\nstored_bytes \d+\nfailed 0\nseconds [\d.]+\n"
-                         rb"operations 0\nranges 0\nread_bytes 0\nmost_in_flight 0\nwaited 0.000\n\Z" % sum(map(len, self.FILES.values())))
+                         rb"operations 0\nranges 0\nread_bytes 0\nmost_in_flight 0\nwaited 0.000\n"
+                         rb"in_flight 0\noldest 0.000\ncache_hits 0\ncache_misses 0\ncache_bytes 0\nblocks_kept 0\nblocks_damaged 0\n\Z" % sum(map(len, self.FILES.values())))
         done = self.run_sml("shuffle", "x.sml", "--world", "2", "--even", "drop")
         self.assertEqual((done.returncode, done.stderr), (0, b"sml shuffle: 1 sample dropped at the end (--even drop)\n"))
         done = self.run_sml("shuffle", "x.sml", "--world", "4", "--even", "wrap")

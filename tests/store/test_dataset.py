@@ -276,7 +276,8 @@ class DatasetTest(StoreTest):
         )
         packer.stdin.write(feed[:3000])
         packer.stdin.flush()
-        while not any(name.endswith((".w", ".tmp")) for name in store.left()):
+        # What it watches is there before it is announced.
+        while b"is being packed" not in self.run_sml("rm", "--unsealed", "-n", store.location).stderr:
             pass
         return packer, feed[3000:]
 
