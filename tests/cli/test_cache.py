@@ -201,6 +201,7 @@ class Directory(CacheTest):
         self.assertEqual((done.returncode, done.stderr), (3, b""))
         self.assertRegex(done.stdout.decode(), r"^fetched \d+ blocks, \d+\.\d KiB; 0 were there; no room for \d+\n$")
         self.init("8M")
+        self.ok("cache", "clear", "--cache-dir", self.cache)
         with open(path, "r+b") as file:
             file.seek(os.path.getsize(path) // 2)
             file.write(b"damaged")

@@ -172,8 +172,11 @@ class Cat(SmlTest):
         process.stdout.close()
 
     def test_closed_pipes_and_full_devices(self):
+        # More than a pipe holds.
+        self.write("more/huge.bin", bytes(range(256)) * 16384)
+        self.ok("pack", "more", "-o", "huge.sml", "--compress", "none")
         for form, code in (("raw", 0), ("tar", 0), ("frames", 1)):
-            script = f"'{SML}' cat x.sml --all --format {form} | head -c 10 >/dev/null; exit ${{PIPESTATUS[0]}}"
+            script = f"'{SML}' cat huge.sml --all --format {form} | head -c 10 >/dev/null; exit ${{PIPESTATUS[0]}}"
             done = subprocess.run(["bash", "-c", script], cwd=self.dir, capture_output=True, check=False)
             self.assertEqual(done.returncode, code, form)
             self.assertEqual(done.stderr == b"", code == 0, form)
