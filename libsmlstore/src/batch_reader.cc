@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <optional>
 #include <utility>
 
 #include "cached_blocks.h"
@@ -59,8 +58,6 @@ class BatchReaderState {
  private:
   static std::string_view key_in(std::string_view key) noexcept { return key; }
   static std::string_view key_in(std::uint64_t) noexcept { return {}; }
-  std::uint64_t number_of(std::string_view key) const;
-  std::uint64_t number_of(std::uint64_t number) const;
   InPlace locate(std::uint64_t number) const;
   void verify(const InPlace& place, std::string_view key, RecordBatch& out, BatchRecord& record);
   template <class Request>
@@ -77,16 +74,6 @@ class BatchReaderState {
   std::unique_ptr<Reader> reader_;
   ReaderStats stats_;
 };
-
-std::uint64_t BatchReaderState::number_of(std::string_view key) const {
-  const std::optional<std::uint64_t> number = dataset_.find(key);
-  if (!number) throw Error(ErrorCode::kNotFound, "there is no such key");
-  return *number;
-}
-
-std::uint64_t BatchReaderState::number_of(std::uint64_t number) const {
-  return find_record(dataset_, {number, {}, false});
-}
 
 InPlace BatchReaderState::locate(std::uint64_t number) const {
   InPlace at;
@@ -127,7 +114,7 @@ void BatchReaderState::verify(const InPlace& place, std::string_view key, Record
     record.bytes = slot.stored;
     record.crc32c = slot.stored_crc32c;
   } else {
-    const std::uint64_t raw_bytes = locate_record(dataset_, record.number).record_bytes;
+    const std::uint64_t raw_bytes = whole_record_bytes(reader, place.number);
     const DecodedSlot decoded = decode_slot(reader, slot, raw_bytes, out.memory_->arena);
     record.bytes = decoded.bytes;
     record.crc32c = decoded.crc32c;
@@ -152,7 +139,7 @@ void BatchReaderState::read(std::span<const Request> requests, RecordBatch& out)
   for (std::size_t i = 0; i < requests.size(); ++i) {
     BatchRecord& record = out.records_[i];
     try {
-      record.number = number_of(requests[i]);
+      record.number = find_record(dataset_, requests[i]);
       places_[i] = locate(record.number);
       if (places_[i].slot.empty()) far_.push_back(i);
     } catch (const Error& error) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,6 +14,11 @@
 #include "smlstore/block_cache.h"
 
 namespace sml {
+
+// Of a block that another process fetches: how often to look, and how long before it is fetched
+// here as well.
+inline constexpr std::chrono::milliseconds kLookAtBusy{2};
+inline constexpr std::chrono::seconds kLongestBusy{5};
 
 // Keeps what is mapped in place while it lives: whatever find() gave since it was taken.
 class MappingPin;

@@ -7,6 +7,7 @@
 
 #include "posix_file.h"
 #include "quote.h"
+#include "record_fetch.h"
 #include "smlformat/error.h"
 #include "smlformat/key.h"
 #include "smlstore/directory_store.h"
@@ -92,7 +93,7 @@ void use_cache(const std::shared_ptr<BlockCache>& cache,
                std::vector<Dataset::Container>& containers) {
   for (Dataset::Container& container : containers) {
     const ContainerReader& reader = *container.reader;
-    if (reader.source().view(0, Header::kBytes).size() == Header::kBytes) continue;
+    if (is_mapped(reader)) continue;
     const Index& index = reader.index();
     std::uint64_t block_bytes = 0;  // of the largest
     for (std::uint64_t i = 0; i < index.blocks(); ++i)

@@ -27,10 +27,6 @@ namespace {
 // Operations under way at a time: some milliseconds each, of which most is waiting for disks, so
 // that several disks are kept busy; more would only wait for one another.
 constexpr std::size_t kMaxOperations = 32;
-// Of a block that another process fetches: how often to look, and how long before it is fetched
-// here as well.
-constexpr std::chrono::milliseconds kLookAgain{2};
-constexpr std::chrono::seconds kLongestWait{5};
 // Between calls of ReaderOptions::while_waiting.
 constexpr std::chrono::milliseconds kTellAgain{100};
 
@@ -561,7 +557,7 @@ void FetchingReader::settle() {
 void FetchingReader::look_at_busy() {
   if (busy_.empty()) return;
   const auto now = std::chrono::steady_clock::now();
-  if (now - looked_at_busy_ < kLookAgain) return;
+  if (now - looked_at_busy_ < kLookAtBusy) return;
   looked_at_busy_ = now;
   std::vector<Busy> busy;
   busy.swap(busy_);
@@ -592,7 +588,7 @@ void FetchingReader::look_at_busy() {
     }
     BlockClaim claim;
     const auto claimed = cache->claim(first.block_number(), bytes, claim);
-    if (claimed == CachedBlocks::Claim::kBusy && now - one.since <= kLongestWait) {
+    if (claimed == CachedBlocks::Claim::kBusy && now - one.since <= kLongestBusy) {
       busy_.push_back(std::move(one));
     } else if (claimed == CachedBlocks::Claim::kMine || claimed == CachedBlocks::Claim::kBusy) {
       fetch_block(std::move(one.slots), std::move(claim));
@@ -892,7 +888,7 @@ void FetchingReader::await_front() {
       if (busy_.empty() && !options_.while_waiting) {
         progress_.wait(lock, can_go_on);
       } else {
-        progress_.wait_for(lock, busy_.empty() ? kTellAgain : kLookAgain, can_go_on);
+        progress_.wait_for(lock, busy_.empty() ? kTellAgain : kLookAtBusy, can_go_on);
       }
     }
     lock.unlock();

@@ -82,9 +82,10 @@ std::shared_ptr<const KeptFooter> cached_footer(const std::string& directory, co
   std::optional<NewCacheFile> file;
   if (!directory.empty()) {
     make_cache_directory(directory, CacheSharing::kUser);
-    make_directory_at(AT_FDCWD, index_directory(directory), sharing_of(directory));
+    const CacheSharing sharing = sharing_of(directory);
+    make_directory_at(AT_FDCWD, index_directory(directory), sharing);
     parent.reset(open_path(index_directory(directory), O_RDONLY | O_DIRECTORY));
-    if (parent) file.emplace(parent.get(), sharing_of(directory));
+    if (parent) file.emplace(parent.get(), sharing);
   }
   // With space for all of its bytes, so that a mapping can be written.
   void* at = nullptr;

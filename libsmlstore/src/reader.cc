@@ -5,21 +5,18 @@
 #include "fetching_reader.h"
 #include "mapped_reader.h"
 #include "smlformat/frames.h"
-#include "smlformat/layout.h"
 
 namespace sml {
 namespace {
 
-bool is_mapped(const Dataset::Container& container) {
-  return container.reader->source().view(0, Header::kBytes).size() == Header::kBytes;
-}
-
 std::unique_ptr<ReaderState> make_state(const Dataset& dataset, const ReaderOptions& options,
                                         bool with_keys) {
   const auto& containers = dataset.containers();
-  return std::all_of(containers.begin(), containers.end(), is_mapped)
-             ? make_mapped_reader(dataset, options, with_keys)
-             : make_fetching_reader(dataset, options, with_keys);
+  const bool all_mapped =
+      std::all_of(containers.begin(), containers.end(),
+                  [](const Dataset::Container& one) { return is_mapped(*one.reader); });
+  return all_mapped ? make_mapped_reader(dataset, options, with_keys)
+                    : make_fetching_reader(dataset, options, with_keys);
 }
 
 }  // namespace

@@ -81,16 +81,33 @@ void Arena::reset() noexcept {
   used_ = 0;
 }
 
-std::uint64_t find_record(const Dataset& dataset, const RecordRequest& request) {
-  if (request.by_key) {
-    const std::optional<std::uint64_t> number = dataset.find(request.key);
-    if (!number) throw Error(ErrorCode::kNotFound, "there is no such key");
-    return *number;
-  }
-  if (request.number >= dataset.records()) {
+std::uint64_t find_record(const Dataset& dataset, std::string_view key) {
+  const std::optional<std::uint64_t> number = dataset.find(key);
+  if (!number) throw Error(ErrorCode::kNotFound, "there is no such key");
+  return *number;
+}
+
+std::uint64_t find_record(const Dataset& dataset, std::uint64_t number) {
+  if (number >= dataset.records()) {
     throw Error(ErrorCode::kNotFound, fmt::format("there are {} records", dataset.records()));
   }
-  return request.number;
+  return number;
+}
+
+std::uint64_t find_record(const Dataset& dataset, const RecordRequest& request) {
+  return request.by_key ? find_record(dataset, std::string_view(request.key))
+                        : find_record(dataset, request.number);
+}
+
+bool is_mapped(const ContainerReader& reader) {
+  return reader.source().view(0, Header::kBytes).size() == Header::kBytes;
+}
+
+std::uint64_t whole_record_bytes(const ContainerReader& reader, std::uint64_t number) {
+  const std::uint64_t bytes = reader.index().raw_bytes(number);
+  if (bytes > reader.header().piece_bytes)
+    throw Error(ErrorCode::kCorrupt, "index: the record's size is out of range");
+  return bytes;
 }
 
 LocatedRecord locate_record(const Dataset& dataset, std::uint64_t number) {
@@ -99,10 +116,8 @@ LocatedRecord locate_record(const Dataset& dataset, std::uint64_t number) {
   record.number = number - record.container->first_record;
   const ContainerReader& reader = *record.container->reader;
   record.place = reader.index().place(record.number);
-  record.record_bytes = reader.index().raw_bytes(record.number);
-  if (record.place.pieces == 1 && record.record_bytes > reader.header().piece_bytes) {
-    throw Error(ErrorCode::kCorrupt, "index: the record's size is out of range");
-  }
+  record.record_bytes = record.place.pieces == 1 ? whole_record_bytes(reader, record.number)
+                                                 : reader.index().raw_bytes(record.number);
   return record;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "smlformat/bytes.h"
@@ -50,7 +51,14 @@ struct LocatedRecord {
 
 // The number of the record meant. Throws kNotFound where there is none, and what Dataset::find()
 // throws.
+std::uint64_t find_record(const Dataset& dataset, std::string_view key);
+std::uint64_t find_record(const Dataset& dataset, std::uint64_t number);
 std::uint64_t find_record(const Dataset& dataset, const RecordRequest& request);
+// Whether records of a container are given in place, from a mapping of all of it.
+bool is_mapped(const ContainerReader& reader);
+// The size of a record that is in one piece; `number` in the container. Throws kCorrupt where it is
+// out of range.
+std::uint64_t whole_record_bytes(const ContainerReader& reader, std::uint64_t number);
 // Throws kCorrupt where the index contradicts itself.
 LocatedRecord locate_record(const Dataset& dataset, std::uint64_t number);
 

@@ -14,9 +14,6 @@ namespace {
 
 // Blocks fetched at a time: each mostly waits for the store.
 constexpr unsigned kFetchers = 16;
-// Of a block that another process fetches.
-constexpr std::chrono::milliseconds kLookAgain{2};
-constexpr std::chrono::seconds kLongestWait{5};
 
 struct Block {
   const Dataset::Container* container = nullptr;
@@ -41,8 +38,8 @@ CachedBlocks::Claim claim(const Block& block, BlockClaim& out, const std::stop_t
     const auto claimed = cached.claim(block.number, block.bytes, out);
     if (claimed != CachedBlocks::Claim::kBusy) return claimed;
     if (stop.stop_requested()) return claimed;
-    if (std::chrono::steady_clock::now() - begin > kLongestWait) return CachedBlocks::Claim::kMine;
-    std::this_thread::sleep_for(kLookAgain);
+    if (std::chrono::steady_clock::now() - begin > kLongestBusy) return CachedBlocks::Claim::kMine;
+    std::this_thread::sleep_for(kLookAtBusy);
   }
 }
 

@@ -146,7 +146,8 @@ void CatCommand::define(CommandLine& line) {
   line.choice("--on-error", args_.skip,
               std::vector<std::pair<std::string, bool>>{{"fail", false}, {"skip", true}},
               "at a record that cannot be given: stop (default), or\ntell, go on and exit 3");
-  line.flag("--stats", args_.stats, "counts and time on standard error");
+  line.flag("--stats", args_.stats,
+            "counts and time on standard error, at the end; SIGUSR1\nprints them meanwhile");
   line.group("Speed and memory");
   line.size("--memory", args_.memory_bytes, "records in flight; default SML_MEMORY, else 384M");
   add_threads_option(line, args_.threads);
@@ -259,7 +260,7 @@ void CatCommand::copy(Reader& reader, Requests& requests, RecordWriter& writer, 
     RecordPiece piece;
     if (reader.next(piece)) {
       give(piece, writer, console);
-      if (args_.reader.while_waiting) args_.reader.while_waiting();
+      args_.reader.while_waiting();
       if (progress != nullptr) {
         const ReaderStats stats = reader.stats();
         progress->update("read", {stats.records, 0, stats.bytes, 0});
