@@ -34,7 +34,7 @@ EncoderPool::Lease::~Lease() {
   pool_.idle_.push_back(std::move(encoder_));
 }
 
-MutableBytes RecordBatch::add(std::string_view key, std::uint64_t raw_bytes, bool starts_sample) {
+MutableBytes EncodingBatch::add(std::string_view key, std::uint64_t raw_bytes, bool starts_sample) {
   Item item;
   item.key = key;
   item.hash = key_hash(key);
@@ -46,7 +46,7 @@ MutableBytes RecordBatch::add(std::string_view key, std::uint64_t raw_bytes, boo
   return MutableBytes(raw_).subspan(item.raw_offset);
 }
 
-void RecordBatch::add_kept(const EncodedRecord& record, bool starts_sample) {
+void EncodingBatch::add_kept(const EncodedRecord& record, bool starts_sample) {
   Item item;
   item.key = record.key;
   item.hash = record.key_hash;
@@ -57,7 +57,7 @@ void RecordBatch::add_kept(const EncodedRecord& record, bool starts_sample) {
   items_.push_back(item);
 }
 
-void RecordBatch::encode(Encoder& encoder) {
+void EncodingBatch::encode(Encoder& encoder) {
   constexpr std::size_t kNotInArena = ~std::size_t{0};
   std::vector<std::size_t> arena_offsets;
   arena_offsets.reserve(items_.size());

@@ -40,7 +40,7 @@ class EncoderPool {
 };
 
 // Records with their raw bytes, encoded together by one task.
-class RecordBatch {
+class EncodingBatch {
  public:
   struct Item {
     std::string_view key;

@@ -56,7 +56,7 @@ class ListPacker {
   bool plan_as(const Header& wanted);
 
  private:
-  using BatchPointer = std::shared_ptr<RecordBatch>;
+  using BatchPointer = std::shared_ptr<EncodingBatch>;
 
   void plan();
   std::optional<ContainerSummary> attempt(ByteSink& sink);
@@ -144,7 +144,7 @@ std::vector<KeptSlot> ListPacker::take_records(std::uint64_t first, std::uint64_
 ListPacker::BatchPointer ListPacker::read_batch(std::uint64_t first, std::uint64_t last,
                                                 const std::vector<KeptSlot>& slots,
                                                 EncoderPool& encoders) const {
-  auto batch = std::make_shared<RecordBatch>();
+  auto batch = std::make_shared<EncodingBatch>();
   KeptBytes kept;
   if (!slots.empty()) kept = unsealed_->read(slots);
   std::uint64_t raw_bytes = 0;
@@ -264,7 +264,7 @@ bool ListPacker::add_large(std::uint64_t position, BlockAssembler& assembler,
     const std::uint64_t offset = std::uint64_t{k} * header_.piece_bytes;
     const std::uint64_t bytes =
         std::min<std::uint64_t>(header_.piece_bytes, list_.bytes(i) - offset);
-    auto batch = std::make_shared<RecordBatch>();
+    auto batch = std::make_shared<EncodingBatch>();
     if (k < slots.size()) {
       KeptBytes kept = unsealed_->read({&slots[k], 1});
       if (const std::optional<EncodedRecord> record =
@@ -323,7 +323,7 @@ std::optional<ContainerSummary> ListPacker::attempt(ByteSink& sink) {
         continue;
       }
       const BatchPointer batch = batches.take();
-      for (const RecordBatch::Item& item : batch->items()) {
+      for (const EncodingBatch::Item& item : batch->items()) {
         count(item.raw_bytes, item.kept);
         assembler.add(item.encoded, batch, item.starts_sample);
       }

@@ -25,7 +25,7 @@ namespace {
 // A batch of records as they were read, with the keys it refers to.
 struct StreamBatch {
   std::deque<std::string> keys;
-  RecordBatch records;
+  EncodingBatch records;
   std::vector<KeptSlot> slots;  // of the first records, where an interrupted pack left them
 };
 
@@ -169,7 +169,7 @@ void StreamPacker::start_encoding(std::string_view large_key, ByteView large_fro
   if (encoders_) return;
   TagHash tag(header_);
   for (const BatchPointer& batch : waiting_) {
-    for (const RecordBatch::Item& item : batch->records.items())
+    for (const EncodingBatch::Item& item : batch->records.items())
       tag.add(item.key, batch->records.raw(item));
   }
   if (!large_key.empty()) tag.add(large_key, large_front);
@@ -190,7 +190,7 @@ void StreamPacker::start_encoding(std::string_view large_key, ByteView large_fro
 
 void StreamPacker::submit(BatchPointer batch) {
   while (batches_.size() >= limits_.batches) take_batch();
-  for (const RecordBatch::Item& item : batch->records.items()) {
+  for (const EncodingBatch::Item& item : batch->records.items()) {
     const auto slot = unsealed_ ? unsealed_->take_record(item.key) : std::nullopt;
     if (!slot) break;
     batch->slots.push_back(*slot);
@@ -211,7 +211,7 @@ void StreamPacker::encode(StreamBatch& batch) {
 void StreamPacker::take_kept(StreamBatch& batch) const {
   KeptBytes kept = unsealed_->read(batch.slots);
   for (std::size_t i = 0; i < batch.slots.size(); ++i) {
-    RecordBatch::Item& item = batch.records.items()[i];
+    EncodingBatch::Item& item = batch.records.items()[i];
     const auto record = unsealed_->record(kept.slots[i], item.key, item.raw_bytes);
     if (!record || !decodes_to(*record, dictionary_.get(), batch.records.raw(item))) continue;
     item.encoded = *record;
@@ -222,7 +222,7 @@ void StreamPacker::take_kept(StreamBatch& batch) const {
 
 void StreamPacker::take_batch() {
   const BatchPointer batch = batches_.take();
-  for (const RecordBatch::Item& item : batch->records.items()) {
+  for (const EncodingBatch::Item& item : batch->records.items()) {
     if (item.kept) {
       ++progress_.resumed_records;
       progress_.resumed_bytes += item.raw_bytes;
