@@ -200,8 +200,8 @@ void shares(Input input) {
   const Share share = share_of(samples, options);
   check(share.start == options.start, "a share that starts elsewhere");
   check(share.next_start <= samples, "a share that continues behind the end");
-  check(share.size() <= kMaxNumber / options.world + 1, "a share that is larger than the order");
   if (share.size() == 0) return;
+  check(share.size() - 1 <= kMaxNumber / options.world, "a share that is larger than the order");
   check(share.first >= share.start && share.first % options.world == options.rank,
         "a share that begins at another rank's position");
   check(share.first + (share.size() - 1) * options.world < share.end, "a share beyond its end");
