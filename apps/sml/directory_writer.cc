@@ -73,6 +73,7 @@ class DirectoryWriter final : public RecordWriter {
     return std::nullopt;
   }
   void fail(const RecordPiece& /*piece*/, const Error& /*error*/) override { discard(); }
+  void release() override {}
   void flush() override {}
   void finish() override {}
 

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "smlformat/bytes.h"
 
@@ -23,20 +27,29 @@ class Output {
   static constexpr std::size_t kMaxReserve = 16U << 10;
 
   Output(int fd, std::string name);
+  ~Output();
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
   // Standard output; a pipe is given its largest buffer.
-  static Output standard();
+  static Output standard() { return {STDOUT_FILENO, "standard output"}; }
 
   void write(std::string_view bytes);
   void write(ByteView bytes) { write(as_text(bytes)); }
   void put(char byte) { *reserve(1) = byte, commit(1); }
-  // Bytes in mapped pages that never change: large ones go into a pipe without being copied.
-  void write_lasting(ByteView bytes);
+
+  // Bytes that stay as they are until release(): large ones are not copied. `lasting`: they lie in
+  // pages of a file that never change, so that they go into a pipe without being copied at all.
+  void write_held(ByteView bytes, bool lasting);
+  // What was given to write_held() is not used any more.
+  void release() {
+    if (!held_.empty()) flush();
+  }
 
   // Room for `bytes` (at most kMaxReserve) to be filled in place; commit() says how much of it was
   // used.
   char* reserve(std::size_t bytes) {
-    if (kBufferBytes - used_ < bytes) flush();
-    return buffer_.get() + used_;
+    if (kBufferBytes - used_ < bytes) make_room();
+    return buffer_ + used_;
   }
   void commit(std::size_t bytes) noexcept { used_ += bytes; }
 
@@ -44,18 +57,30 @@ class Output {
   // Flushes and closes: some file systems tell of a lost write only then.
   void finish();
 
-  std::uint64_t bytes() const noexcept { return written_ + used_; }
+  std::uint64_t bytes() const noexcept { return written_ + held_bytes_ + (used_ - listed_); }
 
  private:
-  void write_through(std::string_view bytes);
+  void make_room();
+  void renew_buffer();
+  void list_copied();
+  void hold(std::string_view bytes);
+  void push(std::span<iovec> pieces, bool to_splice);
   [[noreturn]] void fail(int error) const;
   void wait_writable() const;
 
   int fd_;
   std::string name_;
   bool pipe_ = false;
-  std::unique_ptr<char[]> buffer_;
-  std::size_t used_ = 0;
+
+  char* buffer_ = nullptr;   // pages of its own: those that went into a pipe are not written again
+  std::size_t used_ = 0;     // of the buffer
+  std::size_t listed_ = 0;   // of that, in `held_` or written
+  bool in_pipe_ = false;     // some of it lies in the pipe
+  std::vector<iovec> held_;  // to be written, in order; then what is used and not listed
+  std::vector<iovec> writing_;
+  std::uint64_t held_bytes_ = 0;
+  std::uint64_t lasting_bytes_ = 0;  // of those
+  bool all_lasting_ = true;          // but for what lies in the buffer
   std::uint64_t written_ = 0;
 };
 

@@ -13,10 +13,11 @@ class RawWriter final : public RecordWriter {
   explicit RawWriter(Output& out) : out_(out) {}
 
   std::optional<Error> write(const RecordPiece& piece) override {
-    piece.immutable ? out_.write_lasting(piece.bytes) : out_.write(piece.bytes);
+    out_.write_held(piece.bytes, piece.immutable);
     return std::nullopt;
   }
   void fail(const RecordPiece& /*piece*/, const Error& /*error*/) override {}
+  void release() override { out_.release(); }
   void flush() override { out_.flush(); }
   void finish() override { out_.finish(); }
 
@@ -45,7 +46,7 @@ class FramesWriter final : public RecordWriter {
       frame.payload_bytes = static_cast<std::uint32_t>(payload.size());
       frame.payload_crc32c = payload.size() == piece.bytes.size() ? piece.crc32c : crc32c(payload);
       put(frame);
-      piece.immutable ? out_.write_lasting(payload) : out_.write(payload);
+      out_.write_held(payload, piece.immutable);
     } while (!rest.empty());
     if (piece.last) {
       ++records_;
@@ -67,6 +68,7 @@ class FramesWriter final : public RecordWriter {
     out_.write(message);
   }
 
+  void release() override { out_.release(); }
   void flush() override { out_.flush(); }
 
   void finish() override {

@@ -16,13 +16,15 @@ namespace sml {
 class RecordWriter {
  public:
   virtual ~RecordWriter() = default;
-  // Pieces of a record come in a row and without piece.error. Gives an error where this record
-  // cannot be written (its key has no place in this output); its further pieces are not to be given
-  // then.
+  // Pieces of a record come in a row and without piece.error, and stay until release(). Gives an
+  // error where this record cannot be written (its key has no place in this output); its further
+  // pieces are not to be given then.
   virtual std::optional<Error> write(const RecordPiece& piece) = 0;
   // A record that cannot be given after all: what was begun of it is taken back or marked, as far
   // as the output allows.
   virtual void fail(const RecordPiece& piece, const Error& error) = 0;
+  // Pieces that were given are not used any more.
+  virtual void release() = 0;
   // All that was written is on its way: called before waiting for more keys.
   virtual void flush() = 0;
   // Ends the output. Without it the output is incomplete, and whoever reads it can tell (but for

@@ -39,14 +39,14 @@ class TarWriter final : public RecordWriter {
       }
       begin(piece);
     }
-    lasting_ = piece.immutable;
+    piece_ = &piece;
     ByteView rest = piece.bytes;
     while (!rest.empty()) {
       const la_ssize_t written = archive_write_data(archive_.get(), rest.data(), rest.size());
       check(written > 0 ? ARCHIVE_OK : ARCHIVE_FATAL);
       rest = rest.subspan(static_cast<std::size_t>(written));
     }
-    lasting_ = false;
+    piece_ = nullptr;
     if (piece.last) check(archive_write_finish_entry(archive_.get()));
     return std::nullopt;
   }
@@ -56,6 +56,7 @@ class TarWriter final : public RecordWriter {
     if (piece.offset > 0) throw error;
   }
 
+  void release() override { out_.release(); }
   void flush() override { out_.flush(); }
 
   void finish() override {
@@ -85,7 +86,12 @@ class TarWriter final : public RecordWriter {
     if (writer.discarding_) return static_cast<la_ssize_t>(bytes);
     try {
       const ByteView view(static_cast<const std::byte*>(data), bytes);
-      writer.lasting_ ? writer.out_.write_lasting(view) : writer.out_.write(view);
+      // All but the piece's own bytes is libarchive's.
+      if (writer.piece_ != nullptr && writer.piece_->bytes.data() == data) {
+        writer.out_.write_held(view, writer.piece_->immutable);
+      } else {
+        writer.out_.write(view);
+      }
     } catch (...) {
       writer.failure_ = std::current_exception();
       writer.discarding_ = true;
@@ -103,7 +109,7 @@ class TarWriter final : public RecordWriter {
 
   Output& out_;
   std::exception_ptr failure_;
-  bool lasting_ = false;
+  const RecordPiece* piece_ = nullptr;  // that is being written
   bool discarding_ = false;  // after a failure, and where the archive is left without its end mark
   std::string key_;
   std::unique_ptr<archive, int (*)(archive*)> archive_;

@@ -27,6 +27,8 @@ namespace {
 // Operations under way at a time: some milliseconds each, of which most is waiting for disks, so
 // that several disks are kept busy; more would only wait for one another.
 constexpr std::size_t kMaxOperations = 32;
+// Given together, at most, and one piece: what is given takes memory until the next call.
+constexpr std::uint64_t kMostGivenBytes = 1U << 20;
 // Between calls of ReaderOptions::while_waiting.
 constexpr std::chrono::milliseconds kTellAgain{100};
 
@@ -72,7 +74,7 @@ class FetchingReader final : public ReaderState {
     return pending_ == 0 || (!upcoming_ && requests_.empty());
   }
   std::uint64_t pending() const noexcept override { return pending_; }
-  bool next(RecordPiece& piece) override;
+  std::size_t next(std::span<RecordPiece> pieces) override;
   ReaderStats stats() const noexcept override;
 
  private:
@@ -126,17 +128,21 @@ class FetchingReader final : public ReaderState {
   void read(const std::shared_ptr<Operation>& operation);
   void on_read(const std::shared_ptr<Operation>& operation, std::exception_ptr failure,
                bool in_place);
-  bool work();
-  void work_off() {
-    while (work()) {
-    }
-  }
-  void call_workers(const Operation& operation);
+  struct Work {
+    std::shared_ptr<Operation> operation;
+    DecodeTask* task = nullptr;  // null: a whole block is to be kept
+    explicit operator bool() const noexcept { return operation != nullptr; }
+  };
+  Work next_work();
+  void carry_out(const Work& work);
+  void work_off(bool called);
+  void call_workers(std::size_t tasks);
   void decode(Operation& operation, DecodeTask& task);
   bool decode(const Operation& operation, Slot& slot, Arena& arena) const;
   ReadMemory::Piece take_buffer(Operation& operation);
 
   // Giving.
+  bool is_wanted(const Slot& slot) const noexcept;
   void await_front();
   void give(Slot& slot, RecordPiece& piece);
   void give_error(Slot& slot, RecordPiece& piece);
@@ -153,7 +159,7 @@ class FetchingReader final : public ReaderState {
   std::uint64_t pending_ = 0;
 
   std::deque<Slot> window_;  // slots stay where they are
-  bool given_ = false;       // the first of them, and still in use by the consumer
+  std::size_t given_ = 0;    // so many of the first, and still in use by the consumer
   std::size_t cursor_ = 0;   // slots of the window before it do not wait
   std::size_t near_ = 0;     // cached slots before it are fetched; at most cursor_
   std::uint64_t dropped_request_ = ~std::uint64_t{0};  // its slots are not given
@@ -180,6 +186,8 @@ class FetchingReader final : public ReaderState {
   // Guards what follows, Slot::ready, and the tasks of operations.
   mutable std::mutex mutex_;
   std::condition_variable progress_;
+  const Slot* awaited_ = nullptr;  // by the consumer, which sleeps
+  std::size_t helpers_ = 0;        // workers that were called, and have not found nothing to do
   std::size_t in_flight_ = 0;
   std::map<std::uint64_t, std::chrono::steady_clock::time_point> under_way_;  // by sequence
   std::multimap<std::uint64_t, std::shared_ptr<Operation>> arrived_;          // to decode, by need
@@ -196,7 +204,7 @@ FetchingReader::FetchingReader(const Dataset& dataset, const ReaderOptions& opti
       options_(options),
       with_keys_(with_keys),
       memory_(options.memory_bytes),
-      workers_(threads_for(dataset, options)) {
+      workers_(threads_for(dataset, options), Workers::Consumer::kHelps) {
   std::uint64_t blocks = 0;
   for (const Dataset::Container& container : dataset_.containers()) {
     first_block_.push_back(blocks);
@@ -327,7 +335,8 @@ void FetchingReader::drop_rest(const Slot& failed) {
     ++first_request_;
   }
   for (Slot& slot : window_) {
-    if (slot.request != dropped_request_) break;
+    if (slot.request > dropped_request_) break;
+    if (slot.request < dropped_request_) continue;  // given before it
     if (slot.state != SlotState::kWaiting) continue;
     unlink(slot);
     slot.state = SlotState::kFetched;
@@ -462,7 +471,7 @@ void FetchingReader::wait_again(Slot& slot) {
 // Decodes cached slots that are nearly needed: their bytes are touched just before they are given.
 // Returns whether all is well; false: some of them wait again.
 bool FetchingReader::decode_cached() {
-  const std::uint64_t horizon = (workers_.threads() + 2) * kDecodeTaskBytes;
+  const std::uint64_t horizon = kMostGivenBytes + (workers_.threads() + 2) * kDecodeTaskBytes;
   // Not one by one.
   if (near_ > 0 && near_bytes_ + kDecodeTaskBytes > horizon) return true;
   std::vector<Slot*> slots;
@@ -502,7 +511,7 @@ bool FetchingReader::decode_cached() {
   add_tasks(*operation, std::move(slots));
   const std::lock_guard lock(mutex_);
   arrived_.emplace(operation->need, operation);
-  call_workers(*operation);
+  call_workers(operation->tasks.size());
   return all_well;
 }
 
@@ -706,7 +715,7 @@ void FetchingReader::launch(const std::shared_ptr<Operation>& operation) {
   if (in_place && !workers_.inline_only()) {
     workers_.run([this, operation] {
       read(operation);
-      work_off();
+      work_off(false);
     });
   } else {
     const WaitingTime time(stats_.waited_ns);
@@ -770,37 +779,52 @@ void FetchingReader::on_read(const std::shared_ptr<Operation>& operation,
   reads_in_place_ = in_place;
   --in_flight_;
   under_way_.erase(operation->sequence);
-  call_workers(*operation);
+  call_workers(std::max<std::size_t>(1, operation->tasks.size()));
   progress_.notify_one();
 }
 
 // With the lock held.
-void FetchingReader::call_workers(const Operation& operation) {
+void FetchingReader::call_workers(std::size_t tasks) {
   if (workers_.inline_only() || stopping_) return;
-  const std::size_t wanted = std::max<std::size_t>(1, operation.tasks.size());
-  const std::size_t helpers = std::min<std::size_t>(wanted, workers_.threads());
-  for (std::size_t i = 0; i < helpers; ++i) {
-    workers_.run([this] { work_off(); });
+  for (; tasks > 0 && helpers_ < workers_.threads(); --tasks) {
+    ++helpers_;
+    workers_.run([this] { work_off(true); });
   }
 }
 
-// Decodes what is needed first of all that has arrived; false where there is nothing to do.
-bool FetchingReader::work() {
-  std::shared_ptr<Operation> operation;
-  DecodeTask* task = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_ || arrived_.empty()) return false;
-    operation = arrived_.begin()->second;
-    if (!operation->tasks.empty()) task = &operation->tasks[operation->next_task++];
-    if (operation->next_task == operation->tasks.size()) arrived_.erase(arrived_.begin());
-  }
-  if (task == nullptr) {
-    keep(operation);
+// What is needed first of all that has arrived, if anything. With the lock held.
+FetchingReader::Work FetchingReader::next_work() {
+  if (stopping_ || arrived_.empty()) return {};
+  const auto first = arrived_.begin();
+  Work work{first->second};
+  Operation& operation = *work.operation;
+  if (!operation.tasks.empty()) work.task = &operation.tasks[operation.next_task++];
+  if (operation.next_task == operation.tasks.size()) arrived_.erase(first);
+  return work;
+}
+
+void FetchingReader::carry_out(const Work& work) {
+  if (work.task == nullptr) {
+    keep(work.operation);
   } else {
-    decode(*operation, *task);
+    decode(*work.operation, *work.task);
   }
-  return true;
+}
+
+// `called`: by call_workers().
+void FetchingReader::work_off(bool called) {
+  for (;;) {
+    Work work;
+    {
+      const std::lock_guard lock(mutex_);
+      work = next_work();
+      if (!work) {
+        if (called) --helpers_;
+        return;
+      }
+    }
+    carry_out(work);
+  }
 }
 
 ReadMemory::Piece FetchingReader::take_buffer(Operation& operation) {
@@ -831,7 +855,7 @@ void FetchingReader::decode(Operation& operation, DecodeTask& task) {
         slot->ready = true;
       }
     }
-    progress_.notify_one();
+    if (awaited_ != nullptr && (awaited_->ready || !damaged_.empty())) progress_.notify_one();
   }
 }
 
@@ -870,48 +894,70 @@ bool FetchingReader::decode(const Operation& operation, Slot& slot, Arena& arena
   return false;
 }
 
-// Waits until the first slot of the window is ready, and keeps operations going meanwhile.
+// Waits until the first slot of the window is ready, and keeps operations going meanwhile. Rather
+// than sleep, the consumer decodes as well.
 void FetchingReader::await_front() {
   for (;;) {
     const bool held_back = fetch_ahead();
     std::unique_lock lock(mutex_);
     const Slot& front = window_.front();
     if (front.ready) return;
-    // Without workers the consumer decodes.
-    const auto can_work = [&] { return workers_.inline_only() && !arrived_.empty(); };
-    const auto can_go_on = [&] {
-      return front.ready || can_work() || !ended_.empty() || !damaged_.empty() ||
-             (held_back && in_flight_ < kMaxOperations);
-    };
-    if (!can_go_on()) {
+    Work work;
+    // To keep blocks is left to workers, if there are any: it takes long.
+    const bool can_work =
+        !arrived_.empty() && (workers_.inline_only() || !arrived_.begin()->second->tasks.empty());
+    if (can_work) {
+      work = next_work();
+    } else {
+      const auto can_go_on = [&] {
+        return front.ready || (workers_.inline_only() && !arrived_.empty()) || !ended_.empty() ||
+               !damaged_.empty() || (held_back && in_flight_ < kMaxOperations);
+      };
       const WaitingTime time(stats_.waited_ns);
+      awaited_ = &front;
       if (busy_.empty() && !options_.while_waiting) {
         progress_.wait(lock, can_go_on);
       } else {
         progress_.wait_for(lock, busy_.empty() ? kTellAgain : kLookAtBusy, can_go_on);
       }
+      awaited_ = nullptr;
     }
     lock.unlock();
+    if (work) carry_out(work);
     if (options_.while_waiting) options_.while_waiting();
-    if (workers_.inline_only()) work();
   }
 }
 
-bool FetchingReader::next(RecordPiece& piece) {
+// Whether it is there for the consumer: not only to be checked, nor of a record that has failed.
+bool FetchingReader::is_wanted(const Slot& slot) const noexcept {
+  return (!slot.check_only || slot.failure) && slot.request != dropped_request_;
+}
+
+std::size_t FetchingReader::next(std::span<RecordPiece> pieces) {
   error_.reset();
-  if (std::exchange(given_, false)) pop_front();
+  for (; given_ > 0; --given_) pop_front();
   for (;;) {
     fill();
-    if (window_.empty()) return false;
+    if (window_.empty()) return 0;
     await_front();
-    Slot& slot = window_.front();
-    const bool passed = slot.check_only && !slot.failure;
-    if (!passed && slot.request != dropped_request_) {
-      give(slot, piece);
-      return true;
-    }
+    if (is_wanted(window_.front())) break;
     pop_front();
   }
+  std::size_t ready = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::size_t most = std::min(pieces.size(), window_.size());
+    for (std::uint64_t bytes = 0; ready < most && bytes < kMostGivenBytes; ++ready) {
+      if (!window_[ready].ready) break;
+      bytes += window_[ready].raw_bytes;
+    }
+  }
+  while (given_ < ready && is_wanted(window_[given_])) {
+    RecordPiece& piece = pieces[given_];
+    give(window_[given_++], piece);
+    if (piece.error != nullptr) break;
+  }
+  return given_;
 }
 
 ReaderStats FetchingReader::stats() const noexcept {
@@ -948,7 +994,6 @@ void FetchingReader::give(Slot& slot, RecordPiece& piece) {
   }
   piece.key = slot.key;
   if (piece.last) --pending_;
-  given_ = true;
 }
 
 void FetchingReader::give_error(Slot& slot, RecordPiece& piece) {

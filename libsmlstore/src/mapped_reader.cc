@@ -11,10 +11,12 @@
 namespace sml {
 namespace {
 
-// Requests that one task serves, at first and at most, and what it may hold in memory for them. How
-// many records that is shows in the batches that come back.
+// Requests that one task serves, at first and at most; their bytes, so that whoever takes the last
+// batch from a pipe is not done before the next one is there; and what it may hold in memory for
+// them. How many records that is shows in the batches that come back.
 constexpr std::size_t kFirstBatchRequests = 4;
 constexpr std::size_t kMaxBatchRequests = 64;
+constexpr std::size_t kWantedBytes = 512U << 10;
 constexpr std::size_t kBatchBytes = 1U << 20;
 
 struct Batch {
@@ -30,7 +32,7 @@ class MappedReader final : public ReaderState {
       : dataset_(dataset),
         options_(options),
         with_keys_(with_keys),
-        workers_(options_.threads),
+        workers_(options_.threads, Workers::Consumer::kHelps),
         batches_(workers_),
         pieces_(workers_) {
     std::uint64_t largest_block = 0;
@@ -54,7 +56,7 @@ class MappedReader final : public ReaderState {
   void request(RecordRequest request) override;
   bool wants_more() const noexcept override { return batches_.size() < batches_ahead_; }
   std::uint64_t pending() const noexcept override { return pending_; }
-  bool next(RecordPiece& piece) override;
+  std::size_t next(std::span<RecordPiece> pieces) override;
   ReaderStats stats() const noexcept override { return stats_; }
 
  private:
@@ -115,12 +117,14 @@ void MappedReader::request(RecordRequest request) {
   if (open_->requests.size() >= batch_requests_) dispatch();
 }
 
-// Adapts the size of batches to the memory that records take: what is beyond kBatchBytes would be
-// fetched late, by one thread.
+// Adapts the size of batches to that of records.
 void MappedReader::learn(const Batch& batch) {
-  const std::size_t bytes_each = batch.arena.used() / std::max<std::size_t>(1, batch.fetched);
+  std::uint64_t bytes = 0;
+  for (const FetchedRecord& record : std::span(batch.records).first(batch.fetched))
+    bytes += record.bytes.size();
+  const std::size_t bytes_each = bytes / std::max<std::size_t>(1, batch.fetched);
   const std::size_t fit = std::clamp<std::size_t>(
-      kBatchBytes / std::max<std::size_t>(1, bytes_each), 1, kMaxBatchRequests);
+      kWantedBytes / std::max<std::size_t>(1, bytes_each), 1, kMaxBatchRequests);
   batch_requests_ = std::min(fit, 2 * batch_requests_);
 }
 
@@ -252,16 +256,20 @@ void MappedReader::give_piece(RecordPiece& piece) {
   }
 }
 
-bool MappedReader::next(RecordPiece& piece) {
+std::size_t MappedReader::next(std::span<RecordPiece> pieces) {
   error_.reset();
   if (in_pieces_) {
-    piece = RecordPiece{};
-    give_piece(piece);
-    return true;
+    pieces.front() = RecordPiece{};
+    give_piece(pieces.front());
+    return 1;
   }
-  if (!advance()) return false;
-  give(piece);
-  return true;
+  if (!advance()) return 0;
+  std::size_t given = 0;
+  do {
+    give(pieces[given++]);
+  } while (given < pieces.size() && !in_pieces_ && !error_ && next_record_ < current_->fetched &&
+           current_->records[next_record_].pieces == 1);
+  return given;
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // Work done in parallel, results taken in the order of submission.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <deque>
 #include <future>
 #include <memory>
@@ -17,9 +20,14 @@ namespace sml {
 // Worker threads; with one thread none are made and tasks run where they are submitted.
 class Workers {
  public:
+  // Whether the thread that takes results does nothing else, and so counts as one of the threads.
+  enum class Consumer : std::uint8_t { kApart, kHelps };
+
   // threads 0: one per processor. Where the system gives fewer, those that it gives.
-  explicit Workers(unsigned threads) : threads_(wanted(threads)) {
+  explicit Workers(unsigned threads, Consumer consumer = Consumer::kApart)
+      : threads_(wanted(threads)) {
     if (threads_ == 1) return;
+    if (consumer == Consumer::kHelps) --threads_;
     // One by one: a pool that fails to start its second thread waits for the first one for ever.
     unsigned started = 0;
     try {
@@ -40,6 +48,7 @@ class Workers {
   static unsigned wanted(unsigned threads) noexcept {
     return threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
   }
+  // Workers; 1 where there are none.
   unsigned threads() const noexcept { return threads_; }
   bool inline_only() const noexcept { return pool_ == nullptr; }
 
@@ -64,31 +73,51 @@ class OrderedTasks {
  public:
   explicit OrderedTasks(Workers& workers) : workers_(workers) {}
   ~OrderedTasks() {
-    for (auto& future : futures_) future.wait();
+    for (const auto& task : tasks_) {
+      if (task->begun.exchange(true)) task->result.wait();
+    }
   }
   OrderedTasks(const OrderedTasks&) = delete;
   OrderedTasks& operator=(const OrderedTasks&) = delete;
 
-  template <class Task>
-  void submit(Task task) {
-    std::packaged_task<Result()> packaged(std::move(task));
-    futures_.push_back(packaged.get_future());
-    workers_.run(std::move(packaged));
+  template <class Work>
+  void submit(Work work) {
+    const auto& task = tasks_.emplace_back(std::make_shared<Task>(std::move(work)));
+    workers_.run([task] { task->begin(); });
   }
 
-  std::size_t size() const noexcept { return futures_.size(); }
-  bool empty() const noexcept { return futures_.empty(); }
+  std::size_t size() const noexcept { return tasks_.size(); }
+  bool empty() const noexcept { return tasks_.empty(); }
 
-  // The oldest result; waits for it. Rethrows what its task threw.
+  // The oldest result; until it is there, does what nobody has begun. Rethrows what its task threw.
   Result take() {
-    std::future<Result> future = std::move(futures_.front());
-    futures_.pop_front();
-    return future.get();
+    for (const auto& task : tasks_) {
+      if (tasks_.front()->is_done()) break;
+      task->begin();
+    }
+    const std::shared_ptr<Task> task = std::move(tasks_.front());
+    tasks_.pop_front();
+    return task->result.get();
   }
 
  private:
+  struct Task {
+    template <class Work>
+    explicit Task(Work given) : work(std::move(given)), result(work.get_future()) {}
+    void begin() {
+      if (!begun.exchange(true)) work();
+    }
+    bool is_done() const {
+      return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    }
+
+    std::packaged_task<Result()> work;
+    std::future<Result> result;
+    std::atomic<bool> begun = false;
+  };
+
   Workers& workers_;
-  std::deque<std::future<Result>> futures_;
+  std::deque<std::shared_ptr<Task>> tasks_;
 };
 
 }  // namespace sml

@@ -30,7 +30,7 @@ void Reader::request(std::string_view key) { state_->request({kNoNumber, std::st
 
 bool Reader::wants_more() const noexcept { return state_->wants_more(); }
 std::uint64_t Reader::pending() const noexcept { return state_->pending(); }
-bool Reader::next(RecordPiece& piece) { return state_->next(piece); }
+std::size_t Reader::next(std::span<RecordPiece> pieces) { return state_->next(pieces); }
 ReaderStats Reader::stats() const noexcept { return state_->stats(); }
 
 }  // namespace sml

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "record_fetch.h"
 #include "smlstore/reader.h"
@@ -15,7 +16,7 @@ class ReaderState {
   virtual void request(RecordRequest request) = 0;
   virtual bool wants_more() const noexcept = 0;
   virtual std::uint64_t pending() const noexcept = 0;
-  virtual bool next(RecordPiece& piece) = 0;
+  virtual std::size_t next(std::span<RecordPiece> pieces) = 0;
   virtual ReaderStats stats() const noexcept = 0;
 };
 

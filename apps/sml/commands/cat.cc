@@ -2,6 +2,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@
 
 namespace sml {
 namespace {
+
+// Taken from the reader together.
+constexpr std::size_t kMostPieces = 128;
 
 enum class Format { kRaw, kTar, kFrames };
 
@@ -254,12 +258,13 @@ std::unique_ptr<RecordWriter> CatCommand::make_writer(Output& out) const {
 void CatCommand::copy(Reader& reader, Requests& requests, RecordWriter& writer, Console& console,
                       std::stop_token stop) {
   Progress* const progress = console.progress();
+  std::vector<RecordPiece> pieces(kMostPieces);
   while (!stop.stop_requested()) {
     while (reader.wants_more() && requests.request_ready(reader)) {
     }
-    RecordPiece piece;
-    if (reader.next(piece)) {
-      give(piece, writer, console);
+    if (const std::size_t count = reader.next(pieces); count > 0) {
+      for (const RecordPiece& piece : std::span(pieces).first(count)) give(piece, writer, console);
+      writer.release();
       args_.reader.while_waiting();
       if (progress != nullptr) {
         const ReaderStats stats = reader.stats();

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -85,9 +86,11 @@ class Reader {
   // Requests whose last piece has not been given.
   std::uint64_t pending() const noexcept;
 
-  // The next piece; false where nothing is pending. Waits for storage, never for requests. The
-  // piece is valid until the next call.
-  bool next(RecordPiece& piece);
+  // The next pieces: as many as are there, at least one, at most pieces.size() (not 0); how many,
+  // 0 where nothing is pending. Waits for storage where the first one is not there, never for
+  // requests. They are valid until the next call; one with an error is the last of a call.
+  std::size_t next(std::span<RecordPiece> pieces);
+  bool next(RecordPiece& piece) { return next(std::span(&piece, 1)) > 0; }
 
   ReaderStats stats() const noexcept;
 
