@@ -10,12 +10,14 @@
 namespace sml {
 namespace {
 
-constexpr std::array<CommandInfo, 12> kCommands = {{
+constexpr std::array<CommandInfo, 13> kCommands = {{
     {"pack", "merge files into a container", make_pack_command},
     {"ls", "list keys, in name order", make_ls_command},
     {"info", "counts, sizes and containers of a data set", make_info_command},
     {"shuffle", "keys in the random order of an epoch", make_shuffle_command},
     {"cat", "records, one after another, as tar, as frames or as files", make_cat_command},
+    {"serve-stdio", "answer a training process: batches over standard input and output",
+     make_serve_stdio_command},
     {"verify", "check every checksum", make_verify_command},
     {"recover", "save what is intact of a damaged container", make_recover_command},
     {"cp", "copy containers between files, directories and clusters", make_cp_command},

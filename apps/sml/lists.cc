@@ -8,47 +8,13 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "smlformat/error.h"
-#include "smlformat/key.h"
 #include "terminal.h"
 
 namespace sml {
 namespace {
 
 constexpr std::size_t kReadBytes = 256U << 10;
-
-void append_base64(std::string& out, std::string_view text) {
-  static constexpr char kDigits[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  for (std::size_t i = 0; i < text.size(); i += 3) {
-    const std::size_t count = std::min<std::size_t>(3, text.size() - i);
-    std::uint32_t bits = 0;
-    for (std::size_t j = 0; j < 3; ++j)
-      bits = bits << 8 | (j < count ? static_cast<unsigned char>(text[i + j]) : 0U);
-    for (std::size_t j = 0; j < 4; ++j)
-      out += j <= count ? kDigits[bits >> (18 - 6 * j) & 63] : '=';
-  }
-}
-
-void append_escaped(std::string& out, std::string_view text) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += {'\\', c};
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += {'\\', 'u', '0', '0', kHex[byte >> 4], kHex[byte & 15]};
-    } else {
-      out += c;
-    }
-  }
-}
 
 }  // namespace
 
@@ -137,25 +103,6 @@ void ListOutput::refuse(std::string_view key) const {
   throw Error(ErrorCode::kInvalidArgument,
               "record '" + std::string(key) + "': the key holds a newline",
               "-0 separates keys by NUL");
-}
-
-void append_json_text(std::string& out, std::string_view name, std::string_view text) {
-  out += '"';
-  out += name;
-  if (is_utf8(text)) {
-    out += "\": \"";
-    append_escaped(out, text);
-  } else {
-    out += "_base64\": \"";
-    append_base64(out, text);
-  }
-  out += '"';
-}
-
-void put_json_text(nlohmann::ordered_json& object, std::string_view name, std::string_view text) {
-  std::string pair = "{";
-  append_json_text(pair, name, text);
-  object.update(nlohmann::ordered_json::parse(pair + "}"));
 }
 
 }  // namespace sml

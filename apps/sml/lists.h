@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "output.h"
 
 namespace sml {
@@ -81,10 +79,5 @@ class ListOutput {
   Output& out_;
   char separator_;
 };
-
-// Appends `"name": "text"` in JSON; `"name_base64": "..."` where the text is not UTF-8.
-void append_json_text(std::string& out, std::string_view name, std::string_view text);
-// The same, put into an object.
-void put_json_text(nlohmann::ordered_json& object, std::string_view name, std::string_view text);
 
 }  // namespace sml

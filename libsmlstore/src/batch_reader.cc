@@ -63,7 +63,6 @@ class BatchReaderState {
   template <class Request>
   void fetch(std::span<const Request> requests, RecordBatch& out);
   void take_fetched(RecordBatch& out);
-  static void add(const ReaderStats& stats, ReaderStats& sum) noexcept;
   void fail(const Error& error, std::string_view key, RecordBatch& out, BatchRecord& record);
 
   const Dataset& dataset_;
@@ -113,6 +112,7 @@ void BatchReaderState::verify(const InPlace& place, std::string_view key, Record
   if (slot.codec == Codec::kStored) {
     record.bytes = slot.stored;
     record.crc32c = slot.stored_crc32c;
+    record.immutable = true;
   } else {
     const std::uint64_t raw_bytes = whole_record_bytes(reader, place.number);
     const DecodedSlot decoded = decode_slot(reader, slot, raw_bytes, out.memory_->arena);
@@ -179,7 +179,7 @@ void BatchReaderState::fetch(std::span<const Request> requests, RecordBatch& out
     take_fetched(out);
   } catch (...) {
     // What is left of these requests must not be taken for the next ones.
-    add(reader_->stats(), stats_);
+    stats_ += reader_->stats();
     reader_.reset();
     throw;
   }
@@ -210,26 +210,9 @@ void BatchReaderState::take_fetched(RecordBatch& out) {
   reader_->next(piece);
 }
 
-void BatchReaderState::add(const ReaderStats& stats, ReaderStats& sum) noexcept {
-  sum.records += stats.records;
-  sum.bytes += stats.bytes;
-  sum.stored_bytes += stats.stored_bytes;
-  sum.failed += stats.failed;
-  sum.operations += stats.operations;
-  sum.ranges += stats.ranges;
-  sum.read_bytes += stats.read_bytes;
-  sum.most_in_flight = std::max(sum.most_in_flight, stats.most_in_flight);
-  sum.waited_ns += stats.waited_ns;
-  sum.cache_hits += stats.cache_hits;
-  sum.cache_misses += stats.cache_misses;
-  sum.cache_bytes += stats.cache_bytes;
-  sum.blocks_kept += stats.blocks_kept;
-  sum.blocks_damaged += stats.blocks_damaged;
-}
-
 ReaderStats BatchReaderState::stats() const noexcept {
   ReaderStats sum = stats_;
-  if (reader_) add(reader_->stats(), sum);
+  if (reader_) sum += reader_->stats();
   return sum;
 }
 

@@ -325,8 +325,10 @@ struct Dataset::NameCursor::State {
     std::size_t position;  // of the container
     Index::NameCursor cursor;
 
-    Stream(const Container& c, std::size_t p)
-        : container(&c), position(p), cursor(c.reader->index(), 0) {}
+    Stream(const Container& c, std::size_t p, std::string_view from)
+        : container(&c),
+          position(p),
+          cursor(c.reader->index(), from.empty() ? 0 : c.reader->index().lower_bound(from)) {}
   };
 
   std::deque<Stream> streams;  // never moved: views of keys point into them
@@ -349,10 +351,11 @@ struct Dataset::NameCursor::State {
   }
 };
 
-Dataset::NameCursor::NameCursor(const Dataset& dataset) : state_(std::make_unique<State>()) {
+Dataset::NameCursor::NameCursor(const Dataset& dataset, std::string_view from)
+    : state_(std::make_unique<State>()) {
   for (std::size_t i = 0; i < dataset.containers_.size(); ++i) {
     const Container& container = dataset.containers_[i];
-    within(container.path, [&] { state_->streams.emplace_back(container, i); });
+    within(container.path, [&] { state_->streams.emplace_back(container, i, from); });
     if (!state_->streams.back().cursor.done()) state_->heap.push_back(&state_->streams.back());
   }
   for (std::size_t at = state_->heap.size() / 2; at > 0; --at) state_->sift_down(at - 1);

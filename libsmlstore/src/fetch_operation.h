@@ -42,6 +42,7 @@ struct Slot {
   std::string key;
   LocatedRecord record;
   std::uint64_t piece = 0;
+  bool last = true;         // of those that its request wants
   bool check_only = false;  // a piece that is not given, only checked
   std::uint64_t block = 0;  // among those of all containers
   ByteRange stored;

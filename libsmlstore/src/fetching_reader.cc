@@ -81,6 +81,7 @@ class FetchingReader final : public ReaderState {
   // A record whose slots come into the window one after another.
   struct Expansion {
     LocatedRecord record;
+    PieceRange wanted;
     std::uint64_t next_piece = 0;
     bool checking = false;
   };
@@ -258,8 +259,12 @@ Slot FetchingReader::next_slot() {
   try {
     if (!expansion_) {
       slot.number = find_record(dataset_, request);
-      expansion_ = Expansion{locate_record(dataset_, slot.number), 0, false};
-      expansion_->checking = options_.whole_records && expansion_->record.place.pieces > 1;
+      expansion_ = Expansion{locate_record(dataset_, slot.number), {}, 0, false};
+      const LocatedRecord& record = expansion_->record;
+      expansion_->wanted = wanted_pieces(request, record.place.pieces,
+                                         record.container->reader->header().piece_bytes);
+      expansion_->next_piece = expansion_->wanted.first;
+      expansion_->checking = options_.whole_records && record.place.pieces > 1;
     }
     Expansion& from = *expansion_;
     const Dataset::Container& container = *from.record.container;
@@ -277,9 +282,10 @@ Slot FetchingReader::next_slot() {
       slot.block += place.block;
       slot.stored = {place.offset, place.block_bytes};
       slot.raw_bytes = place.raw_bytes;
-      last = from.next_piece == from.record.place.pieces && !from.checking;
-      if (from.next_piece == from.record.place.pieces) {
-        from.next_piece = 0;
+      slot.last = from.next_piece == from.wanted.end;
+      last = slot.last && !from.checking;
+      if (slot.last) {
+        from.next_piece = from.wanted.first;
         from.checking = false;
       }
     }
@@ -984,8 +990,9 @@ void FetchingReader::give(Slot& slot, RecordPiece& piece) {
         slot.in_pieces() ? slot.piece * slot.record.container->reader->header().piece_bytes : 0;
     piece.bytes = slot.bytes;
     piece.crc32c = slot.crc32c;
-    piece.last = slot.piece + 1 == slot.record.place.pieces;
+    piece.last = slot.last;
     piece.immutable = slot.immutable;
+    if (slot.immutable) piece.kept = slot.operation->pin;
     if (slot.record.container->cached) ++(slot.was_there ? stats_.cache_hits : stats_.cache_misses);
     if (slot.operation->kind == OperationKind::kCached) stats_.cache_bytes += slot.stored.bytes;
     stats_.bytes += slot.bytes.size();

@@ -86,7 +86,8 @@ class MappedReader final : public ReaderState {
 
   // The record in pieces that is being given, if any.
   bool in_pieces_ = false;
-  std::uint64_t piece_count_ = 0;
+  std::uint64_t first_piece_ = 0;
+  std::uint64_t pieces_end_ = 0;
   std::uint64_t next_piece_ = 0;  // to give
   std::uint64_t submitted_ = 0;
   FetchedPiece piece_given_;
@@ -217,9 +218,12 @@ void MappedReader::submit_piece() {
 
 void MappedReader::open_pieces() {
   in_pieces_ = true;
-  piece_count_ = current_->records[next_record_].pieces;
-  next_piece_ = 0;
-  submitted_ = 0;
+  const FetchedRecord& record = current_->records[next_record_];
+  const auto& container = dataset_.containers()[dataset_.container_of_record(record.number)];
+  const PieceRange wanted = wanted_pieces(current_->requests[next_record_], record.pieces,
+                                          container.reader->header().piece_bytes);
+  first_piece_ = next_piece_ = submitted_ = wanted.first;
+  pieces_end_ = wanted.end;
 }
 
 void MappedReader::give_piece(RecordPiece& piece) {
@@ -229,12 +233,12 @@ void MappedReader::give_piece(RecordPiece& piece) {
   piece.record_bytes = record.record_bytes;
   try {
     const auto take = [this] {
-      while (submitted_ < piece_count_ && pieces_.size() < pieces_ahead_) submit_piece();
+      while (submitted_ < pieces_end_ && pieces_.size() < pieces_ahead_) submit_piece();
       return pieces_.take();
     };
-    if (next_piece_ == 0 && options_.whole_records) {
-      for (; next_piece_ < piece_count_; ++next_piece_) take();
-      next_piece_ = submitted_ = 0;
+    if (next_piece_ == first_piece_ && options_.whole_records) {
+      for (; next_piece_ < pieces_end_; ++next_piece_) take();
+      next_piece_ = submitted_ = first_piece_;
     }
     piece_given_ = take();
   } catch (const Error& e) {
@@ -245,7 +249,7 @@ void MappedReader::give_piece(RecordPiece& piece) {
   piece.bytes = piece_given_.bytes;
   piece.crc32c = piece_given_.crc32c;
   piece.immutable = piece_given_.immutable;
-  piece.last = ++next_piece_ == piece_count_;
+  piece.last = ++next_piece_ == pieces_end_;
   stats_.bytes += piece.bytes.size();
   stats_.stored_bytes += piece_given_.stored_bytes;
   if (piece.last) {

@@ -137,6 +137,17 @@ DecodedSlot decode_slot(const ContainerReader& reader, const VerifiedSlot& slot,
   return {raw, crc32c(raw), false};
 }
 
+PieceRange wanted_pieces(const RecordRequest& request, std::uint64_t pieces,
+                         std::uint64_t piece_bytes) noexcept {
+  const std::uint64_t first = std::min(request.offset / piece_bytes, pieces - 1);
+  if (request.bytes == 0) return {first, first + 1};
+  // The last byte wanted, without an overflow.
+  const std::uint64_t last = request.offset > kNoNumber - (request.bytes - 1)
+                                 ? kNoNumber
+                                 : request.offset + (request.bytes - 1);
+  return {first, std::min(last / piece_bytes, pieces - 1) + 1};
+}
+
 PiecePlace place_piece(const LocatedRecord& record, std::uint64_t piece) {
   const ContainerReader& reader = *record.container->reader;
   const std::uint64_t piece_bytes = reader.header().piece_bytes;

@@ -11,6 +11,7 @@
 
 #include "smlformat/bytes.h"
 #include "smlformat/error.h"
+#include "smlformat/frames.h"
 #include "smlstore/dataset.h"
 
 namespace sml {
@@ -39,6 +40,9 @@ struct RecordRequest {
   std::uint64_t number = 0;
   std::string key;
   bool by_key = false;  // the record is meant by `key`, else by `number`
+  // What is wanted of it: its pieces with these bytes, and one in any case.
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = kNoNumber;
 };
 
 // Where a record is.
@@ -80,6 +84,14 @@ struct DecodedSlot {
 };
 DecodedSlot decode_slot(const ContainerReader& reader, const VerifiedSlot& slot,
                         std::uint64_t raw_bytes, Arena& arena);
+
+// The pieces that a request wants, [first, end), of a record with that many.
+struct PieceRange {
+  std::uint64_t first = 0;
+  std::uint64_t end = 1;
+};
+PieceRange wanted_pieces(const RecordRequest& request, std::uint64_t pieces,
+                         std::uint64_t piece_bytes) noexcept;
 
 // One piece of a record with several, from its block.
 struct PiecePlace {

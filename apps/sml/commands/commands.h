@@ -12,6 +12,7 @@ std::unique_ptr<Command> make_ls_command();
 std::unique_ptr<Command> make_info_command();
 std::unique_ptr<Command> make_shuffle_command();
 std::unique_ptr<Command> make_cat_command();
+std::unique_ptr<Command> make_serve_stdio_command();
 std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_recover_command();
 std::unique_ptr<Command> make_cp_command();

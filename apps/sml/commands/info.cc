@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
-#include "lists.h"
+#include "json_text.h"
 #include "locations.h"
 #include "options.h"
 #include "output.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "commands/commands.h"
+#include "json_text.h"
 #include "lists.h"
 #include "locations.h"
 #include "options.h"

@@ -10,7 +10,7 @@
 
 #include "commands/commands.h"
 #include "interrupt.h"
-#include "lists.h"
+#include "json_text.h"
 #include "locations.h"
 #include "options.h"
 #include "output.h"

@@ -19,6 +19,7 @@ struct BatchRecord {
   std::uint64_t number = kNoNumber;  // kNoNumber where the key is unknown
   ByteView bytes;                    // empty where there is an error
   std::uint32_t crc32c = 0;          // of `bytes`
+  bool immutable = false;            // as RecordPiece::immutable
   const Error* error = nullptr;      // as RecordPiece::error
 };
 

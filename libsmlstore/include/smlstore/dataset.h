@@ -83,12 +83,12 @@ class Dataset {
   NumberRange sample(std::uint64_t sample) const noexcept;  // its record numbers
   std::uint64_t sample_of(std::uint64_t number) const noexcept;
 
-  // All keys in name order, containers merged. A key in two containers comes twice, in the order of
-  // the containers. For one thread; the data set must outlive it. key(), number(), container() and
-  // advance() only while not done().
+  // All keys in name order, from the first on that is not before `from`, containers merged. A key
+  // in two containers comes twice, in the order of the containers. For one thread; the data set
+  // must outlive it. key(), number(), container() and advance() only while not done().
   class NameCursor {
    public:
-    explicit NameCursor(const Dataset& dataset);
+    explicit NameCursor(const Dataset& dataset, std::string_view from = {});
     NameCursor(NameCursor&&) noexcept;
     ~NameCursor();
     bool done() const noexcept;

@@ -48,6 +48,9 @@ struct ReaderStats {
   std::uint64_t cache_bytes = 0;     // stored bytes given from cached blocks
   std::uint64_t blocks_kept = 0;     // fetched into the cache
   std::uint64_t blocks_damaged = 0;  // dropped from it
+
+  // Of two readers together.
+  ReaderStats& operator+=(const ReaderStats& other) noexcept;
 };
 
 // A record, or one piece of a large one, as it comes out of a reader.
@@ -58,9 +61,12 @@ struct RecordPiece {
   std::uint64_t offset = 0;        // of these bytes in it
   ByteView bytes;
   std::uint32_t crc32c = 0;  // of `bytes`
-  bool last = true;          // no more pieces of this record
+  bool last = true;          // no more pieces of this request
   bool immutable =
       false;  // the bytes lie in a mapped container file and never change (vmsplice is safe)
+  // What keeps immutable bytes in place when they are wanted longer than until the next call; null
+  // where the data set does.
+  std::shared_ptr<const void> kept;
   const Error* error = nullptr;  // the record cannot be given (kNotFound, kAmbiguous, kCorrupt,
                                  // ...): bytes are empty and last is true
 };
@@ -79,6 +85,9 @@ class Reader {
   // A record by number (kNotFound as its outcome where number >= records()) or by key.
   void request(std::uint64_t number);
   void request(std::string_view key);
+  // Of a record, the pieces that hold bytes from `offset` on, at most so many, and at least one
+  // piece: they come whole, with more around it. A record in one piece comes all.
+  void request_range(std::uint64_t number, std::uint64_t offset, std::uint64_t bytes);
 
   // Whether the look-ahead has room: asking for more now helps speed. Always true when nothing is
   // pending.
