@@ -226,7 +226,7 @@ class Faults(CacheTest):
         self.init("8M")
 
         def small_files():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))  # the last block has 6,179 bytes
 
         done = subprocess.run(
             [SML, "cat", "data.sml", "--all", "--far", "--cache-dir", self.cache],
@@ -411,21 +411,18 @@ OPENAT(openat64)
         size = os.path.getsize(self.path("data.sml"))
         limit = size * 6 // 10
         self.init(limit)
-        orders = []
         for seed in range(8):
             order = list(range(1000))
             random.Random(seed).shuffle(order)
-            orders.append(b"".join(b"%d\n" % number for number in order))
+            # Often enough that most are killed while they read.
+            with open(self.path(f"order{seed}"), "wb") as file:
+                file.write(60 * b"".join(b"%d\n" % number for number in order))
 
         def start(index):
-            process = subprocess.Popen(
-                [SML, "cat", "data.sml", "--ids", "--far", "--cache-dir", self.cache],
-                cwd=self.dir, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            )  # fmt: skip
-            # A pipe holds all of it.
-            process.stdin.write(orders[index])
-            process.stdin.close()
-            return process
+            options = ["--ids", "--keys-from", f"order{index}", "--far", "--cache-dir", self.cache]
+            return subprocess.Popen(
+                [SML, "cat", "data.sml", *options], cwd=self.dir, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
 
         readers = [start(index) for index in range(8)]
         kills = step = 0

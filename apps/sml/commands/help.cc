@@ -3,6 +3,8 @@
 #include <optional>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "commands/commands.h"
 #include "options.h"
 #include "output.h"
@@ -16,11 +18,8 @@ std::string overview() {
       "Usage: sml COMMAND [ARGUMENT...]\n"
       "\n"
       "Commands:\n";
-  for (const CommandInfo& info : all_commands()) {
-    text += "  " + std::string(info.name);
-    text.append(10 - info.name.size(), ' ');
-    text += std::string(info.summary) + "\n";
-  }
+  for (const CommandInfo& info : all_commands())
+    text += fmt::format("  {:13}{}\n", info.name, info.summary);
   text +=
       "\n"
       "'sml help COMMAND' tells more.\n"
