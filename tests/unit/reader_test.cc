@@ -449,3 +449,101 @@ TEST_CASE("several readers share a data set") {
     CHECK(given.content == r.content);
   }
 }
+
+TEST_CASE("pieces that come together are those that come one by one") {
+  const TemporaryDirectory dir;
+  ContainerOptions in_pieces = compressed();
+  in_pieces.piece_bytes = 1000;
+  const std::vector<Record> records = some_records(300, 1500);
+  for (const ContainerOptions& container : {compressed(), in_pieces}) {
+    const std::string path = dir.write("a.sml", build_container(records, container));
+    damage(path, sml::Header::kBytes + 30'000);
+    for (const Setting& setting : kSettings) {
+      const Dataset dataset = open(path, setting.mapped);
+      Reader one_by_one(dataset, options_of(setting), true);
+      std::vector<Given> expected(dataset.records());
+      read_all(
+          one_by_one, expected.size(), [&](std::size_t i) { one_by_one.request(i); },
+          [&](std::size_t i, const Given& given) { expected[i] = given; });
+      CHECK(one_by_one.stats().failed > 0);
+
+      Reader reader(dataset, options_of(setting), true);
+      std::vector<RecordPiece> pieces(7);
+      std::string content;
+      std::size_t requested = 0;
+      std::size_t record = 0;
+      std::size_t most = 0;
+      while (record < expected.size()) {
+        while (requested < expected.size() && reader.wants_more()) reader.request(requested++);
+        const std::size_t count = reader.next(pieces);
+        REQUIRE(count > 0);
+        most = std::max(most, count);
+        for (std::size_t i = 0; i < count; ++i) {
+          const RecordPiece& piece = pieces[i];
+          const Given& wanted = expected.at(record);
+          CHECK(piece.number == wanted.number);
+          CHECK(piece.key == wanted.key);
+          if (piece.last) CHECK((piece.error != nullptr) == wanted.error.has_value());
+          if (piece.error != nullptr) CHECK(i + 1 == count);
+          content += sml::as_text(piece.bytes);
+          if (!piece.last) continue;
+          CHECK(content == wanted.content);
+          content.clear();
+          ++record;
+        }
+      }
+      CHECK(reader.next(pieces) == 0);
+      CHECK(reader.stats().records == one_by_one.stats().records);
+      CHECK(reader.stats().failed == one_by_one.stats().failed);
+      if (setting.mapped && setting.memory_bytes > 0) CHECK(most > 1);
+    }
+  }
+}
+
+TEST_CASE("a range of a record comes in the pieces that hold it") {
+  const TemporaryDirectory dir;
+  ContainerOptions in_pieces;
+  in_pieces.piece_bytes = 1000;
+  const std::vector<Record> records = {{"large", content_of(1, 10'500)}, {"small", "few bytes"}};
+  const std::string path = dir.write("a.sml", build_container(records, in_pieces));
+  constexpr std::uint64_t kMost = ~std::uint64_t{0};
+  for (const Setting& setting : kSettings) {
+    const Dataset dataset = open(path, setting.mapped);
+    Reader reader(dataset, options_of(setting), false);
+    for (const Record& record : records) {
+      const std::uint64_t size = record.content.size();
+      for (const std::uint64_t offset :
+           {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{999}, std::uint64_t{1000},
+            std::uint64_t{4321}, size - 1, kMost}) {
+        for (const std::uint64_t bytes :
+             {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1001}, size, kMost}) {
+          CAPTURE(offset);
+          CAPTURE(bytes);
+          reader.request_range(*dataset.find(record.key), offset, bytes);
+          CHECK(reader.pending() == 1);
+          std::string got;
+          std::uint64_t begin = 0;
+          RecordPiece piece;
+          do {
+            REQUIRE(reader.next(piece));
+            REQUIRE(piece.error == nullptr);
+            if (got.empty()) begin = piece.offset;
+            CHECK(piece.offset == begin + got.size());
+            CHECK(piece.record_bytes == size);
+            got += sml::as_text(piece.bytes);
+          } while (!piece.last);
+          CHECK(reader.pending() == 0);
+          CHECK(got == record.content.substr(begin, got.size()));
+          if (offset >= size) continue;
+          const std::uint64_t wanted = std::min(bytes, size - offset);
+          CHECK(begin <= offset);
+          CHECK(begin + got.size() >= offset + wanted);
+          if (size > 1000) {  // nothing but the pieces that hold it
+            CHECK(begin + 1000 > offset);
+            CHECK(got.size() < std::max<std::uint64_t>(wanted, 1) + 2000);
+          }
+        }
+      }
+    }
+  }
+}
