@@ -82,6 +82,32 @@ class Cat(SmlTest):
         self.assertEqual(records, [(k, self.files[k]) for k in self.keys])
         self.assertEqual((number, record_bytes, at), (len(records), sum(len(r) for _, r in records), len(data)))
 
+    def test_what_goes_through_a_pipe_is_what_goes_into_a_file(self):
+        """Records of all sizes, stored and compressed, mapped and not, into readers of all kinds."""
+        rng = random.Random(SEED)
+        for i in range(400):
+            size = rng.choice((0, 1, 100, 2047, 2048, 2049, 4096, 5000, 40_000, 131_072, 300_000))
+            self.write(f"mixed/{i:03}", rng.randbytes(size) if i % 3 else b"x" * size)
+        self.ok("pack", "mixed", "-o", "stored.sml", "--compress", "none", "--block-size", "256K")
+        self.ok("pack", "mixed", "-o", "auto.sml", "--block-size", "256K")
+        for container in ("stored.sml", "auto.sml"):
+            for arguments in ((), ("--format", "frames"), ("--format", "tar"), ("--far", "--cache-size", "64M", "--cache-dir", "cache")):
+                command = [SML, "cat", container, "--all", *arguments]
+                with open(self.path("out"), "wb") as out:
+                    subprocess.run(command, cwd=self.dir, stdout=out, check=True, timeout=60)
+                expected = self.read("out")
+                for size, blocking in ((100, True), (1 << 20, True), (70_000, False)):
+                    ours, theirs = os.pipe()
+                    os.set_blocking(theirs, blocking)
+                    process = subprocess.Popen(command, cwd=self.dir, stdout=theirs)
+                    os.close(theirs)
+                    got = bytearray()
+                    while piece := os.read(ours, size if len(got) < 2_000_000 else 1 << 20):
+                        got += piece
+                    os.close(ours)
+                    self.assertEqual(process.wait(timeout=60), 0)
+                    self.assertEqual(bytes(got), expected, (container, arguments, size))
+
     def test_directory(self):
         self.ok("cat", "x.sml", "--all", "-C", "out")
         self.assertEqual(self.tree("out"), self.files)
