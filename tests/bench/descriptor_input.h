@@ -52,7 +52,8 @@ class DescriptorInput {
       end_ -= begin_;
       begin_ = 0;
     }
-    const ssize_t got = ::read(descriptor_, buffer_.data() + end_, std::min(kMostRead, kBytes - end_));
+    const ssize_t got =
+        ::read(descriptor_, buffer_.data() + end_, std::min(kMostRead, kBytes - end_));
     if (got < 0) fail(std::strerror(errno));
     if (got == 0) fail("the stream ends too early");
     end_ += static_cast<std::size_t>(got);
