@@ -18,6 +18,7 @@
 #include "smlstore/batch_reader.h"
 #include "smlstore/epoch_reader.h"
 #include "smlstore/order.h"
+#include "smlstore/record_place.h"
 #include "smlstore/selection.h"
 #include "terminal.h"
 
@@ -70,6 +71,13 @@ std::uint64_t number_in(const Json& request, const char* name, std::uint64_t oth
   if (value < least || value > most)
     refuse(fmt::format("field '{}' is {}, not {} to {}", name, value, least, most));
   return value;
+}
+
+bool truth(const Json& request, const char* name, bool otherwise) {
+  const Json* const value = field(request, name);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) refuse(fmt::format("field '{}' is neither true nor false", name));
+  return value->get<bool>();
 }
 
 std::string to_key(const Json& value, const char* name) {
@@ -143,9 +151,9 @@ void append_number_or_null(std::string& out, std::optional<std::uint64_t> value)
   value ? append_number(out, *value) : void(out += "null");
 }
 
-// Numbers, sizes and errors of records (BatchRecord, EpochRecord), then the size of their bytes.
+// Numbers, sizes and errors of records (BatchRecord, EpochRecord).
 template <class Records>
-void append_records(std::string& out, const Records& records) {
+void append_outcomes(std::string& out, const Records& records) {
   append_array(out, "numbers", records, [&](const auto& record) {
     append_number_or_null(out,
                           record.number == kNoNumber ? std::nullopt : std::optional(record.number));
@@ -154,11 +162,9 @@ void append_records(std::string& out, const Records& records) {
     append_number_or_null(
         out, record.error != nullptr ? std::nullopt : std::optional(record.bytes.size()));
   });
-  std::uint64_t payload = 0;
   std::string errors;
   std::size_t index = 0;
   for (const auto& record : records) {
-    payload += record.bytes.size();
     if (record.error != nullptr) {
       errors +=
           fmt::format("{}[{},{}]", errors.empty() ? "" : ",", index, json_error(*record.error));
@@ -166,7 +172,6 @@ void append_records(std::string& out, const Records& records) {
     ++index;
   }
   if (!errors.empty()) out += ",\"errors\":[" + errors + "]";
-  fmt::format_to(std::back_inserter(out), ",\"payload\":{}", payload);
 }
 
 }  // namespace
@@ -235,11 +240,10 @@ class ServeSession::State {
   void answer_ok(std::string_view fields) {
     out_.write(fmt::format("{{\"id\":{},\"ok\":true{}}}\n", id_, fields));
   }
+  // The answer with records, from `fields`, and the bytes of those that have no place in a file.
   template <class Records>
-  void write_payload(const Records& records) {
-    for (const auto& record : records) out_.write_held(record.bytes, record.immutable);
-    out_.release();
-  }
+  void answer_records(std::string fields, const Records& records, bool with_places);
+  std::uint64_t number_of_file(const RecordPlace& place, std::string& files);
 
   void dispatch(const std::string& name, const Json& request);
   void hello(const Json& request);
@@ -265,6 +269,8 @@ class ServeSession::State {
   Output& out_;
   std::string id_ = "null";  // of the request, as JSON
   bool greeted_ = false;
+  bool places_ = false;  // agreed: the client maps files itself
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> files_;  // that were named
   bool ended_ = false;
   std::string answer_;  // its memory is used again
 
@@ -328,9 +334,10 @@ void ServeSession::State::hello(const Json& request) {
   if (newest < kProtocol)
     refuse(fmt::format("protocol {}: this server speaks {}", newest, kProtocol));
   greeted_ = true;
+  places_ = truth(request, "places", false);
   answer_ok(fmt::format(
-      R"(,"protocol":{},"server":"sml {}","limits":{{"request_bytes":{},"keys":{},"payload":{},"epochs":{}}})",
-      kProtocol, SML_VERSION, kMaxRequestBytes, kMaxKeys, kMaxPayload, kMaxEpochs));
+      R"(,"protocol":{},"server":"sml {}","places":{},"limits":{{"request_bytes":{},"keys":{},"payload":{},"epochs":{}}})",
+      kProtocol, SML_VERSION, places_, kMaxRequestBytes, kMaxKeys, kMaxPayload, kMaxEpochs));
 }
 
 void ServeSession::State::info() {
@@ -445,10 +452,7 @@ void ServeSession::State::get(const Json& request) {
   for (BatchRecord& record : records) {
     if (record.number >= dataset_.records()) record.number = kNoNumber;
   }
-  answer_.clear();
-  append_records(answer_, records);
-  answer_ok(answer_);
-  write_payload(records);
+  answer_records({}, records, truth(request, "places", places_));
 }
 
 void ServeSession::State::range(const Json& request) {
@@ -603,9 +607,50 @@ void ServeSession::State::next(const Json& request) {
   }
   append_array(answer_, "keys", batch->records,
                [&](const EpochRecord& record) { append_json_bytes(answer_, record.key); });
-  append_records(answer_, batch->records);
-  answer_ok(answer_);
-  write_payload(batch->records);
+  answer_records(std::move(answer_), batch->records, places_);
+}
+
+// Each file is named once, when it is mentioned first.
+std::uint64_t ServeSession::State::number_of_file(const RecordPlace& place, std::string& files) {
+  const auto [found, is_new] = files_.try_emplace({place.container, place.block}, files_.size());
+  if (is_new) {
+    files += fmt::format("{}[{},", files.empty() ? "" : ",", found->second);
+    append_json_bytes(files, place.path(dataset_));
+    files += ']';
+  }
+  return found->second;
+}
+
+template <class Records>
+void ServeSession::State::answer_records(std::string fields, const Records& records,
+                                         bool with_places) {
+  append_outcomes(fields, records);
+  std::vector<bool> in_file(records.size());
+  if (with_places) {
+    std::string files;
+    std::size_t i = 0;
+    append_array(fields, "places", records, [&](const auto& record) {
+      // An empty one needs no file.
+      in_file[i] = record.immutable && record.error == nullptr && !record.bytes.empty();
+      if (!in_file[i++]) {
+        fields += "null";
+        return;
+      }
+      const RecordPlace place = RecordPlace::of(dataset_, record.number);
+      fmt::format_to(std::back_inserter(fields), "[{},{}]", number_of_file(place, files),
+                     place.offset);
+    });
+    if (!files.empty()) fields += ",\"files\":[" + files + "]";
+  }
+  std::uint64_t payload = 0;
+  for (std::size_t i = 0; i < records.size(); ++i)
+    payload += in_file[i] ? 0 : records[i].bytes.size();
+  fmt::format_to(std::back_inserter(fields), ",\"payload\":{}", payload);
+  answer_ok(fields);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (!in_file[i]) out_.write_held(records[i].bytes, records[i].immutable);
+  }
+  out_.release();
 }
 
 void ServeSession::State::state(const Json& request) {

@@ -51,6 +51,10 @@ const std::byte* CachedBlocks::map(std::uint64_t block, std::uint64_t bytes) noe
                                         static_cast<const std::byte*>(at), bytes);
 }
 
+std::string CachedBlocks::path(std::uint64_t block) const {
+  return cache_->directory() + "/blocks/" + hex_ + "/" + cached_block_name(block);
+}
+
 bool CachedBlocks::has(std::uint64_t block) const noexcept {
   return mapped_[block].load(std::memory_order_relaxed) != nullptr ||
          cache_->state().has_block(hex_, block);

@@ -63,6 +63,8 @@ class CachedBlocks {
       recent_[block].store(1, std::memory_order_relaxed);
     return at;
   }
+  // Of the file that a block has, or would have.
+  std::string path(std::uint64_t block) const;
   // Whether it is there; less work than find() where it is not mapped yet.
   bool has(std::uint64_t block) const noexcept;
 

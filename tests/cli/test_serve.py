@@ -237,6 +237,55 @@ class Serve(SmlTest):
             for answer, records in batches:
                 self.assertEqual(records, all_batches[answer["batch"]][1])
 
+    def place_records(self, answer, payload, files):
+        """The records of an answer with places; how many of them lie in files."""
+        for number, path in answer.get("files", []):
+            self.assertNotIn(number, files)
+            self.assertTrue(os.path.isabs(path))
+            with open(path, "rb") as file:
+                files[number] = file.read()
+        records, at = [], 0
+        for place, size in zip(answer["places"], answer["sizes"]):
+            if place is None:
+                records.append(None if size is None else payload[at : at + size])
+                at += size or 0
+            else:
+                records.append(files[place[0]][place[1] : place[1] + size])
+        self.assertEqual(at, len(payload))
+        return records, sum(place is not None for place in answer["places"])
+
+    def test_who_maps_files_is_told_where_records_lie(self):
+        self.ok("pack", "src", "-o", "stored.sml", "--block-size", "256K", "--compress", "none")
+        self.write("empty/none", b"")
+        self.write("empty/some", b"x" * 5000)
+        self.ok("pack", "empty", "-o", "compressed.sml")
+        self.ok("cache", "init", "--size", "8M", "--cache-dir", "cache", "-q")
+        for arguments in (("stored.sml",), ("stored.sml", "--far", "--cache-dir", "cache")):
+            client = self.serve(*arguments, greet=False)
+            self.assertIs(client.ok("hello", protocol=1, places=True)["places"], True)
+            files, placed = {}, 0
+            for _ in range(2):  # the second time all is cached
+                opened = client.ok("epoch", batch=50)
+                for _ in range(opened["batches"]):
+                    answer, payload = client.ask("next", epoch=opened["epoch"])
+                    records, count = self.place_records(answer, payload, files)
+                    self.assertEqual(records, [self.files[key] for key in self.names(answer)])
+                    placed += count
+            self.assertGreater(placed, 300)
+            keys = ["d0/f000", "big", "none", "d1/f001"]
+            answer, payload = client.ask("get", keys=keys)
+            records, _ = self.place_records(answer, payload, files)
+            self.assertEqual(records, [self.files.get(key.encode()) for key in keys])
+            answer, payload = client.ask("get", keys=keys, places=False)
+            self.assertNotIn("places", answer)
+            self.assertEqual(split(answer, payload), [self.files.get(key.encode()) for key in keys])
+            self.assertEqual(client.code("get", keys=keys, places=1), "invalid_argument")
+        client = self.serve("compressed.sml", greet=False)
+        client.ok("hello", protocol=1, places=True)
+        answer, payload = client.ask("get", keys=["none", "some"])
+        self.assertEqual(self.place_records(answer, payload, {}), ([b"", b"x" * 5000], 0))
+        self.assertIs(self.serve("x.sml", greet=False).ok("hello", protocol=1)["places"], False)
+
     def test_samples_of_several_records(self):
         for i in range(20):
             self.write(f"pairs/{i:02}.img", b"image %d" % i)
