@@ -71,8 +71,8 @@ def in_child(function):
 
 
 class FakeServer:
-    """A program that gives these answers, whatever it is asked, beginning with that to `epoch`. An answer is an error
-    where it has a code."""
+    """A program that gives these answers, whatever it is asked; those to hello and info come before. What has
+    a code is an error."""
 
     BEGIN = [
         {"limits": {"request_bytes": 1 << 24}},
@@ -198,7 +198,9 @@ class Client(SmlTest):
         self.assertEqual(list(batch), [self.files[key] for key in keys])
         self.assertEqual(batch[-3:], [self.files[key] for key in keys[-3:]])
         self.assertTrue(all(isinstance(record, memoryview) for record in batch))
-        self.assertEqual(len({id(record.obj) for record in batch}), 1)
+        self.assertTrue(all(record.readonly for record in batch))
+        # Views of the container file and of one payload: nothing was copied for a record alone.
+        self.assertLessEqual(len({id(record.obj) for record in batch}), 2)
         numbers = [number for number in batch.numbers if number is not None]
         again = dataset.batch(numbers)
         self.assertEqual((list(again), again.numbers), (list(batch), numbers))
@@ -207,6 +209,32 @@ class Client(SmlTest):
         for wrong in (["big", 1], [1, "big"], [None], [1.5]):
             with self.assertRaises(TypeError):
                 dataset.batch(wrong)
+
+    def test_files_that_cannot_be_mapped_are_done_without(self):
+        def check(dataset):
+            for _ in range(2):
+                for batch in dataset.epoch(seed=3, batch_size=70):
+                    self.assertEqual(list(batch), [self.files[sml.keys.to_bytes(key)] for key in batch.keys])
+            keys = ["none", *self.files]
+            batch = dataset.batch(keys)
+            self.assertEqual(batch[1:], [self.files[key] for key in self.files])
+            self.assertEqual([error.code for error in batch.errors], ["not_found"])
+
+        self.ok("pack", "src", "-o", "stored.sml", "--compress", "none", "--block-size", "64K")
+        self.ok("cache", "init", "--size", "16M", "--cache-dir", "cache", "-q")
+        cached = {"far": True, "cache_dir": self.path("cache")}
+        for options in ({}, cached):
+            check(self.open("stored.sml", **options))
+            with mock.patch("sml._files._MOST", 2):
+                check(self.open("stored.sml", **options))
+            with mock.patch("sml._files.os.open", side_effect=FileNotFoundError):
+                check(self.open("stored.sml", **options))
+        dataset = self.open("stored.sml", **cached)
+        first = next(dataset.epoch(batch_size=300))
+        for path in glob.glob(os.path.join(self.dir, "cache/blocks/*/0*")):
+            os.unlink(path)  # what was mapped stays
+        self.assertEqual(list(first), [self.files[sml.keys.to_bytes(key)] for key in first.keys])
+        check(dataset)
 
     def test_errors_of_a_batch(self):
         self.damage(b"d0/f003")
@@ -480,12 +508,15 @@ class Client(SmlTest):
             self.assertEqual(epoch.state_dict(), {"position": 3})
 
     def test_an_answer_to_something_else_ends_the_connection(self):
-        FakeServer(self.path("fake"), {"statistics": {}})
+        FakeServer(self.path("fake"), {"statistics": {"records": 0}}, {"statistics": {}})
         with sml.open("x", sml=self.path("fake")) as dataset:
-            self.assertEqual(dataset.stats(), {})
-            dataset._connected()._last_id += 1
-            with self.assertRaises(sml.Error):
+            self.assertEqual(dataset.stats(), {"records": 0})
+            connection = dataset._connected()
+            connection._last_id += 1
+            with self.assertRaises(sml.Error) as raised:
                 dataset.stats()
+            self.assertEqual(str(raised.exception), "answer 3 came for request 4")
+            self.assertTrue(connection.closed)
 
     def test_a_killed_server(self):
         dataset = self.open()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import io
+import itertools
 import json
 import os
 import select
@@ -12,6 +13,7 @@ import threading
 from typing import Any, NoReturn, Optional, Protocol, cast
 
 from . import _fork
+from ._files import MappedFiles
 from ._process import Process
 from .errors import Error, LimitExceeded, ServerDied, from_answer
 
@@ -97,6 +99,11 @@ class Answer:
         assert self.fields is not None
         return self.fields.get(name, default)
 
+    def add_errors(self, errors: list[Any]) -> None:
+        """Of records of this answer, by their indices."""
+        assert self.fields is not None
+        self.fields["errors"] = [*self.fields.get("errors", ()), *errors]
+
 
 class Connection:
     """Answers come in the order of requests; more may be asked before they come. Safe for threads, which take
@@ -113,8 +120,9 @@ class Connection:
         self._ready = select.poll()
         self._ready.register(channel.requests, select.POLLOUT)
         self._request_bytes = _REQUEST_BYTES
+        self._files = MappedFiles()
         _fork.forget_in_child(self)
-        self._request_bytes = self.ask("hello", protocol=_PROTOCOL)["limits"]["request_bytes"]
+        self._request_bytes = self.ask("hello", protocol=_PROTOCOL, places=True)["limits"]["request_bytes"]
 
     @property
     def closed(self) -> bool:
@@ -139,6 +147,28 @@ class Connection:
 
     def ask(self, request: str, **fields: Any) -> Answer:
         return self.wait(self.send(request, **fields))
+
+    def records(self, answer: Answer) -> list[Optional[memoryview]]:
+        """The records of an answer to get or next, views into files or into its payload; None for one with an
+        error."""
+        payload, at = memoryview(answer.payload).toreadonly(), 0
+        records: list[Optional[memoryview]] = []
+        gone: list[int] = []  # indices of records whose files are not there
+        with self._lock:
+            for i, (size, place) in enumerate(zip(answer["sizes"], answer.get("places") or itertools.repeat(None))):
+                if place is None:
+                    records.append(None if size is None else payload[at : at + size])
+                    at += size or 0
+                    continue
+                records.append(self._files.view(*place, size))
+                if records[-1] is None:
+                    gone.append(i)
+        if gone:
+            again = self.ask("get", numbers=[answer["numbers"][i] for i in gone], places=False)
+            for i, record in zip(gone, self.records(again)):
+                records[i] = record
+            answer.add_errors([[gone[i], error] for i, error in again.get("errors", ())])
+        return records
 
     def abandon(self, epoch: int) -> None:
         """Has the epoch closed before the next request. Waits for nothing: for finalizers."""
@@ -215,7 +245,8 @@ class Connection:
             rest = rest[count:]
         answer = self._asked.popleft()
         if fields["id"] != answer.id:
-            raise RuntimeError(f"answer {fields['id']} came for request {answer.id}")
+            raise Error(f"answer {fields['id']} came for request {answer.id}")
         if not fields["ok"]:
             answer.error = from_answer(fields["error"])
+        self._files.mention(fields.get("files", ()))
         answer.fields, answer.payload = fields, payload

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Optional, Union, overload
+from typing import Any, Optional, Union, overload
 
-from ._connection import Answer
+from ._connection import Answer, Connection
 from .errors import Error, from_answer
 from .keys import Key
 from .sample import Sample, to_sample
@@ -20,7 +20,8 @@ def check_on_error(on_error: Optional[str]) -> None:
 
 
 class Batch(Sequence[memoryview]):
-    """A sequence of records, each a view into the memory of the batch, which lives as long as one of them.
+    """A sequence of records, read-only views: into the file where a record lies as it is, which is mapped, or
+    into memory of the batch. Either lives as long as one of them.
 
     keys      of the records; None where they were asked for by number
     numbers   of the records; None for a key that there is not
@@ -31,7 +32,9 @@ class Batch(Sequence[memoryview]):
     position  of an epoch's batch: in the global order, when all ranks have taken as many batches
     """
 
-    def __init__(self, answer: Answer, keys: Sequence[Optional[Key]], on_error: Optional[str]) -> None:
+    def __init__(
+        self, connection: Connection, answer: Answer, keys: Sequence[Optional[Key]], on_error: Optional[str]
+    ) -> None:
         self.keys = list(keys)
         self.numbers: list[Optional[int]] = answer["numbers"]
         self.samples: list[int] = answer.get("samples") or [1] * len(self.keys)
@@ -39,23 +42,18 @@ class Batch(Sequence[memoryview]):
         self.number: int = answer.get("batch", 0)
         self.position: int = answer.get("position", 0)
         self._records: list[Union[memoryview, Error]] = []
-        self._split(answer)
+        self._take(connection.records(answer), dict(answer.get("errors", ())))
         if self.errors and on_error == RAISE:
             raise self.errors[0]
         if self.errors and on_error == SKIP:
             self._leave_out()
 
-    def _split(self, answer: Answer) -> None:
-        errors = dict(answer.get("errors", ()))
-        payload, at = memoryview(answer.payload), 0
-        for i, size in enumerate(answer["sizes"]):
-            if size is None:
-                error = from_answer(errors[i], self.keys[i], self.numbers[i])
-                self.errors.append(error)
-                self._records.append(error)
-            else:
-                self._records.append(payload[at : at + size])
-                at += size
+    def _take(self, records: list[Optional[memoryview]], errors: dict[int, Any]) -> None:
+        self._records += [
+            from_answer(errors[i], self.keys[i], self.numbers[i]) if record is None else record
+            for i, record in enumerate(records)
+        ]
+        self.errors = [record for record in self._records if isinstance(record, Error)]
 
     def _leave_out(self) -> None:
         """All samples that lack a record."""

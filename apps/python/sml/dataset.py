@@ -155,9 +155,11 @@ class Dataset(Mapping[Key, memoryview], Source):
         numbers = [operator.index(item) for item in items if not isinstance(item, (str, bytes))]
         if keys and numbers:
             raise TypeError("keys and numbers in one batch")
+        connection = self._connected()
         if keys:
-            return Batch(self._ask("get", keys=keys), [key_module.from_json(key) for key in keys], on_error)
-        return Batch(self._ask("get", numbers=numbers), [None] * len(numbers), on_error)
+            names = [key_module.from_json(key) for key in keys]
+            return Batch(connection, connection.ask("get", keys=keys), names, on_error)
+        return Batch(connection, connection.ask("get", numbers=numbers), [None] * len(numbers), on_error)
 
     def open_record(self, key: Key) -> RecordFile:
         """A record as a file, of which only the ranges are read that are wanted."""

@@ -21,7 +21,7 @@ class _Stream:
         self.batches: int = opened["batches"]
         self.position: int = opened["position"]  # behind the batches that were given
         self.end: int = opened["samples"] - opened["dropped"]  # of the positions, for all ranks
-        self._connection = connection
+        self.connection = connection
         self._prefetch = prefetch
         self._left = self.batches
         self._asked: collections.deque[Answer] = collections.deque()
@@ -30,17 +30,17 @@ class _Stream:
 
     def state(self) -> dict[str, Any]:
         """Where it began."""
-        state: dict[str, Any] = self._connection.ask("state", epoch=self.number)["state"]
+        state: dict[str, Any] = self.connection.ask("state", epoch=self.number)["state"]
         return state
 
     def next(self) -> Optional[Answer]:
         """None behind the last. After an error the next call goes on."""
         while len(self._asked) < min(self._prefetch + 1, self._left):
-            self._asked.append(self._connection.send("next", epoch=self.number))
+            self._asked.append(self.connection.send("next", epoch=self.number))
         if not self._asked:
             self._close()
             return None
-        answer = self._connection.wait(self._asked.popleft())
+        answer = self.connection.wait(self._asked.popleft())
         if answer.get("end"):
             self._left = 0
             self._asked.clear()
@@ -102,7 +102,7 @@ class Epoch(Iterator[Batch]):
         if answer is None:
             stream.position = stream.end  # other ranks may have had a batch more
             raise StopIteration
-        batch = Batch(answer, [key_module.from_json(key) for key in answer["keys"]], self._on_error)
+        batch = Batch(stream.connection, answer, [key_module.from_json(key) for key in answer["keys"]], self._on_error)
         stream.position = batch.position
         return batch
 

@@ -107,7 +107,8 @@ def mix(sources: Iterable[tuple[Source, float]], *, seed: int = 0, **options: An
     Seed, weights and k alone decide of which source batch k is, so that all ranks have the same one at a
     time; of any run of batches each source has its share, to within a few. A source whose epoch ends begins
     its next one: a mix has no end. Options are those of `Dataset.epoch`, without epoch and workers; even is
-    "drop" by default, with which all ranks have equally many batches in an epoch, as with "wrap".
+    "drop" by default, with which all ranks have equally many batches in an epoch, as with "wrap". At most
+    16 sources may be of one data set.
     """
     options.setdefault("even", "drop")
     if options["even"] == "none" and options.get("world", 1) != 1:

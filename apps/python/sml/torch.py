@@ -107,7 +107,7 @@ class EpochDataset(torch.utils.data.IterableDataset[Any]):
         return number
 
     def set_epoch(self, epoch: int) -> None:
-        """Iterations give this epoch from its front, or from the state that was loaded, if it is one of it."""
+        """Iterations give this epoch from its front, or from the state that was loaded, if that is of it."""
         if self.epoch != epoch:
             self._beginning.write({"epoch": epoch})
 
