@@ -355,6 +355,17 @@ class Client(SmlTest):
             self.assertEqual(got, order)
             self.assertEqual(state["position"], len(order))
 
+    def test_ranks_that_end_earlier_end_at_the_same_position(self):
+        dataset = self.open()
+        n = len(self.files)
+        for even, end in (("none", n), ("drop", n // 101 * 101), ("wrap", n)):
+            for rank in (0, 1, 100):  # rank 0 has one sample more than the others
+                epoch = dataset.epoch(rank=rank, world=101, even=even)
+                list(epoch)
+                self.assertEqual((epoch.state_dict()["position"], epoch.end), (end, end))
+        epoch = dataset.epoch(rank=500, world=501)
+        self.assertEqual((list(epoch), epoch.state_dict()["position"]), ([], n))
+
     def test_a_state_is_that_of_the_command(self):
         dataset = self.open()
         epoch = dataset.epoch(seed=4, epoch=1, lanes=5, even="drop", world=2, batch_size=3)
@@ -456,13 +467,15 @@ class Client(SmlTest):
 
     def test_what_is_asked_ahead_does_not_hold_up_other_requests(self):
         dataset = self.open()
-        epoch = dataset.select(keys=["big"]).epoch(even="wrap", world=1, batch_size=8, prefetch=5)
-        next(epoch)
-        many = dataset.epoch(batch_size=300, prefetch=5)
-        next(many)
-        keys = self.rng.choices(sorted(self.files.keys() - {b"big"}), k=20_000)  # more than a pipe holds
+        connection = dataset._connected()
+        epoch = dataset.epoch(batch_size=50, prefetch=5)
+        first = next(epoch)
+        ahead = [connection.send("get", keys=["big"] * 5) for _ in range(10)]  # more than pipes hold
+        keys = self.rng.choices(sorted(self.files.keys() - {b"big"}), k=20_000)  # as well
         self.assertEqual(list(dataset.batch(keys)), [self.files[key] for key in keys])
-        self.assertEqual(sum(map(len, many)), len(self.files) - 300)
+        self.assertEqual(self.keys_of([first, *epoch]), self.expected(0, 0))
+        for answer in ahead:
+            self.assertEqual(connection.wait(answer).payload, self.files[b"big"] * 5)
 
     def test_requests_that_are_too_large(self):
         dataset = self.open()

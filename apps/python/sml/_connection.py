@@ -151,11 +151,17 @@ class Connection:
     def records(self, answer: Answer) -> list[Optional[memoryview]]:
         """The records of an answer to get or next, views into files or into its payload; None for one with an
         error."""
+        places, sizes = answer.get("places"), answer["sizes"]
+        if places:
+            with self._lock:
+                views = self._files.views(places, sizes)
+            if views is not None:
+                return views
         payload, at = memoryview(answer.payload).toreadonly(), 0
         records: list[Optional[memoryview]] = []
         gone: list[int] = []  # indices of records whose files are not there
         with self._lock:
-            for i, (size, place) in enumerate(zip(answer["sizes"], answer.get("places") or itertools.repeat(None))):
+            for i, (size, place) in enumerate(zip(sizes, places or itertools.repeat(None))):
                 if place is None:
                     records.append(None if size is None else payload[at : at + size])
                     at += size or 0

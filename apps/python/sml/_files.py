@@ -27,6 +27,17 @@ class MappedFiles:
             self._paths[number] = from_json(path)
             self._map(number)
 
+    def views(self, places: list[Any], sizes: list[Any]) -> Optional[list[Optional[memoryview]]]:
+        """Of records that all lie in files; None where some do not. This is the way of most."""
+        maps = self._maps
+        try:
+            views: list[Optional[memoryview]] = [
+                maps[number][offset : offset + size] for (number, offset), size in zip(places, sizes)
+            ]
+        except (KeyError, TypeError):
+            return None
+        return views if sum(map(len, views)) == sum(sizes) else None  # type: ignore[arg-type]
+
     def view(self, number: int, offset: int, size: int) -> Optional[memoryview]:
         """None where the file is not there any more."""
         mapped = self._maps.get(number) or self._map(number)

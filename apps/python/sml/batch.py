@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Any, Optional, Union, overload
+from collections.abc import Iterator, Sequence
+from typing import Any, Optional, Union, cast, overload
 
 from ._connection import Answer, Connection
 from .errors import Error, from_answer
@@ -49,6 +49,9 @@ class Batch(Sequence[memoryview]):
             self._leave_out()
 
     def _take(self, records: list[Optional[memoryview]], errors: dict[int, Any]) -> None:
+        if not errors:
+            self._records = cast("list[Union[memoryview, Error]]", records)
+            return
         self._records += [
             from_answer(errors[i], self.keys[i], self.numbers[i]) if record is None else record
             for i, record in enumerate(records)
@@ -85,6 +88,9 @@ class Batch(Sequence[memoryview]):
         if isinstance(record, Error):
             raise record
         return record
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return super().__iter__() if self.errors else iter(cast("list[memoryview]", self._records))
 
     def as_samples(self) -> list[Sample]:
         """Each sample as a dictionary; not of records that were asked for by number: their keys are not

@@ -157,7 +157,7 @@ class Dataset(Mapping[Key, memoryview], Source):
             raise TypeError("keys and numbers in one batch")
         connection = self._connected()
         if keys:
-            names = [key_module.from_json(key) for key in keys]
+            names = key_module.all_from_json(keys)
             return Batch(connection, connection.ask("get", keys=keys), names, on_error)
         return Batch(connection, connection.ask("get", numbers=numbers), [None] * len(numbers), on_error)
 

@@ -102,7 +102,7 @@ class Epoch(Iterator[Batch]):
         if answer is None:
             stream.position = stream.end  # other ranks may have had a batch more
             raise StopIteration
-        batch = Batch(stream.connection, answer, [key_module.from_json(key) for key in answer["keys"]], self._on_error)
+        batch = Batch(stream.connection, answer, key_module.all_from_json(answer["keys"]), self._on_error)
         stream.position = batch.position
         return batch
 

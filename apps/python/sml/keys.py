@@ -29,6 +29,10 @@ def from_json(key: Any) -> Key:
     return base64.b64decode(key["base64"]) if isinstance(key, dict) else key
 
 
+def all_from_json(keys: list[Any]) -> list[Key]:
+    return [key if isinstance(key, str) else from_json(key) for key in keys]
+
+
 def _split(key: Key) -> tuple[bytes, bytes]:
     """The stem, and what follows its dot."""
     directory, slash, base = to_bytes(key).rpartition(b"/")
