@@ -229,6 +229,7 @@ class ServeSession::State {
     Even even = Even::kNone;
     std::shared_ptr<const Selection> selection;
     std::uint64_t start = 0;
+    std::uint64_t end = 0;  // for all ranks
     std::uint64_t samples = 0;
     std::unique_ptr<EpochReader> reader;
   };
@@ -569,6 +570,7 @@ void ServeSession::State::open_epoch(const Json& request) {
   epoch.start = part.start;
   epoch.samples = epoch.selection ? epoch.selection->samples.size() : dataset_.samples();
   const Share share = share_of(epoch.samples, part);
+  epoch.end = share.next_start;
   auto order = std::make_shared<const Order>(dataset_, epoch.order, epoch.selection);
   epoch.share = options.reader = served_.begin(options.workers);
   epoch.reader = std::make_unique<EpochReader>(dataset_, std::move(order), share, options);
@@ -589,7 +591,7 @@ ServeSession::State::Epoch& ServeSession::State::epoch_of(const Json& request) {
 void ServeSession::State::next(const Json& request) {
   Epoch& epoch = epoch_of(request);
   const std::unique_ptr<EpochBatch> batch = epoch.reader->next();
-  if (!batch) return answer_ok(",\"end\":true");
+  if (!batch) return answer_ok(fmt::format(R"(,"end":true,"position":{})", epoch.end));
   std::uint64_t payload = 0;
   for (const EpochRecord& record : batch->records) payload += record.bytes.size();
   if (payload > kMaxPayload) {

@@ -83,7 +83,7 @@ class Served:
             grouped = {"samples": [len(sample) for sample in samples]} if self.container.header.grouping else {}
             self.add({"request": "next", "epoch": name}, batch=number, position=min(start + (number + 1) * multiple, end, n),
                      **grouped, keys=[vectors_valid.shown(self.records[i].key) for i in numbers], **self.given(numbers))  # fmt: skip
-        self.add({"request": "next", "epoch": name}, end=True)
+        self.add({"request": "next", "epoch": name}, end=True, position=min(end, n))
         self.add({"request": "close", "epoch": name})
         self.refused("invalid_argument", request="next", epoch=name)
 

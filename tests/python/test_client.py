@@ -225,6 +225,7 @@ class Client(SmlTest):
         cached = {"far": True, "cache_dir": self.path("cache")}
         for options in ({}, cached):
             check(self.open("stored.sml", **options))
+            check(self.open("stored.sml", map_files=False, **options))
             with mock.patch("sml._files._MOST", 2):
                 check(self.open("stored.sml", **options))
             with mock.patch("sml._files.os.open", side_effect=FileNotFoundError):

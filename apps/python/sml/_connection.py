@@ -110,7 +110,7 @@ class Connection:
     turns. An exception in the middle of an answer, such as KeyboardInterrupt, ends the connection.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, map_files: bool) -> None:
         self._channel = channel
         self._lock = threading.Lock()
         self._asked: collections.deque[Answer] = collections.deque()
@@ -122,7 +122,7 @@ class Connection:
         self._request_bytes = _REQUEST_BYTES
         self._files = MappedFiles()
         _fork.forget_in_child(self)
-        self._request_bytes = self.ask("hello", protocol=_PROTOCOL, places=True)["limits"]["request_bytes"]
+        self._request_bytes = self.ask("hello", protocol=_PROTOCOL, places=map_files)["limits"]["request_bytes"]
 
     @property
     def closed(self) -> bool:
@@ -166,7 +166,8 @@ class Connection:
                     records.append(None if size is None else payload[at : at + size])
                     at += size or 0
                     continue
-                records.append(self._files.view(*place, size))
+                number, offset = place
+                records.append(self._files.view(number, offset, size))
                 if records[-1] is None:
                     gone.append(i)
         if gone:

@@ -48,13 +48,14 @@ class Dataset(Mapping[Key, memoryview], Source):
     """
 
     def __init__(
-        self, location: Optional[Path], program: Path, socket: Optional[Path], options: list[str]
+        self, location: Optional[Path], program: Path, socket: Optional[Path], options: list[str], map_files: bool
     ) -> None:
         """See `open`."""
         self._location = location
         self._program = program
         self._socket = None if socket is None else os.path.abspath(os.fsdecode(socket))
         self._options = options
+        self._map_files = map_files
         self._cwd = os.getcwd()
         self._info: Optional[Info] = None
         self._joins = location is None  # a server that another process started
@@ -204,7 +205,7 @@ class Dataset(Mapping[Key, memoryview], Source):
             return self._connection
 
     def _connect(self) -> Connection:
-        connection = Connection(self._channel())
+        connection = Connection(self._channel(), self._map_files)
         fields = connection.ask("info")
         info = Info(key_module.from_json(fields["location"]), *(fields[name] for name in Info._fields[1:]))
         known = self._info or info
@@ -238,6 +239,7 @@ def open(
     ceph_conf: Optional[Path] = None,
     ceph_user: Optional[str] = None,
     ceph_timeout: Optional[int] = None,
+    map_files: bool = True,
 ) -> Dataset:
     """A container, or a data set: `FILE.sml`, `DIR/`, `rados://POOL/DATASET`.
 
@@ -248,6 +250,10 @@ def open(
     socket  path of a Unix socket. The server is started at once and listens there; copies of the data set in
             other processes use it and start none. With location None: the socket of a server that is running
     memory  of a server, for records in flight and batches that are ready: bytes, or text such as "2G"
+    map_files
+            records that lie in a file of this machine as they are are views into it, mapped. The server has
+            verified them; but whoever cuts such a file short, or a disk that fails when they are touched, ends
+            this process by SIGBUS. False: their bytes come through the pipe
     others  options of `sml cat`; sizes are bytes or text, the timeout is in seconds
     """
     if location is None and socket is None:
@@ -263,4 +269,4 @@ def open(
         ceph_user=ceph_user,
         ceph_timeout=ceph_timeout,
     )
-    return Dataset(location, _process.program(sml), socket, options)
+    return Dataset(location, _process.program(sml), socket, options, map_files)
