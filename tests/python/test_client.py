@@ -24,6 +24,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from smltest import SML, SmlTest, name_order, stem
 
 import sml
+import sml._memory
 import sml.keys
 import sml.writer
 import sml_reader  # (a reader of containers in plain Python, written from format-spec/ alone)
@@ -236,6 +237,25 @@ class Client(SmlTest):
             os.unlink(path)  # what was mapped stays
         self.assertEqual(list(first), [self.files[sml.keys.to_bytes(key)] for key in first.keys])
         check(dataset)
+
+    def test_memory_is_used_again_only_when_nobody_looks_at_it(self):
+        memory = sml._memory.Memory()
+        addresses = set()
+        for _ in range(20):  # of the same two at most: one may go before the next one is taken
+            view = memory.take(100_000)
+            view[:] = bytes(100_000)
+            addresses.add(id(view.obj))
+            del view
+        self.assertEqual(len(addresses), 1)
+        kept = [memory.take(100_000 + i) for i in range(10)]
+        parts = [view[i : i + 1] for i, view in enumerate(kept)]
+        self.assertEqual(len({id(view.obj) for view in kept}), 10)
+        del kept
+        self.assertEqual(len({id(part.obj) for part in [memory.take(100_000), *parts]}), 11)
+        dataset = self.open(map_files=False)
+        batches = [dataset.batch(list(self.files)) for _ in range(8)]
+        for batch in batches:
+            self.assertEqual(list(batch), list(self.files.values()))
 
     def test_errors_of_a_batch(self):
         self.damage(b"d0/f003")

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Optional, Protocol, cast
 
 from . import _fork
 from ._files import MappedFiles
+from ._memory import Memory
 from ._process import Process
 from .errors import Error, LimitExceeded, ServerDied, from_answer
 
@@ -88,7 +89,7 @@ class Answer:
     def __init__(self, number: int) -> None:
         self.id = number
         self.fields: Optional[dict[str, Any]] = None  # until it has come
-        self.payload = bytearray()
+        self.payload = memoryview(b"")
         self.error: Optional[Error] = None
 
     def __getitem__(self, name: str) -> Any:
@@ -121,6 +122,7 @@ class Connection:
         self._ready.register(channel.requests, select.POLLOUT)
         self._request_bytes = _REQUEST_BYTES
         self._files = MappedFiles()
+        self._memory = Memory()
         _fork.forget_in_child(self)
         self._request_bytes = self.ask("hello", protocol=_PROTOCOL, places=map_files)["limits"]["request_bytes"]
 
@@ -157,7 +159,7 @@ class Connection:
                 views = self._files.views(places, sizes)
             if views is not None:
                 return views
-        payload, at = memoryview(answer.payload).toreadonly(), 0
+        payload, at = answer.payload.toreadonly(), 0
         records: list[Optional[memoryview]] = []
         gone: list[int] = []  # indices of records whose files are not there
         with self._lock:
@@ -243,8 +245,7 @@ class Connection:
         if not line.endswith(b"\n"):
             raise EOFError("no answer")
         fields = json.loads(line)
-        payload = bytearray(fields.get("payload", 0))
-        rest = memoryview(payload)
+        payload = rest = self._memory.take(fields.get("payload", 0))
         while rest:
             count = self._channel.answers.readinto(rest)
             if not count:
