@@ -35,6 +35,8 @@ constexpr std::size_t kMaxEpochs = 16;
 constexpr std::uint64_t kDefaultCount = 1000;
 // No request is nested deeper.
 constexpr int kMaxDepth = 8;
+// Memory of a batch that is used again; more is given back.
+constexpr std::uint64_t kKeptBytes = 64U << 20;
 // What a reader gets at least.
 constexpr std::uint64_t kLeastMemory = 8U << 20;
 
@@ -334,8 +336,8 @@ void ServeSession::State::hello(const Json& request) {
   const std::uint64_t newest = needed_number(request, "protocol");
   if (newest < kProtocol)
     refuse(fmt::format("protocol {}: this server speaks {}", newest, kProtocol));
-  greeted_ = true;
   places_ = truth(request, "places", false);
+  greeted_ = true;
   answer_ok(fmt::format(
       R"(,"protocol":{},"server":"sml {}","places":{},"limits":{{"request_bytes":{},"keys":{},"payload":{},"epochs":{}}})",
       kProtocol, SML_VERSION, places_, kMaxRequestBytes, kMaxKeys, kMaxPayload, kMaxEpochs));
@@ -454,6 +456,7 @@ void ServeSession::State::get(const Json& request) {
     if (record.number >= dataset_.records()) record.number = kNoNumber;
   }
   answer_records({}, records, truth(request, "places", places_));
+  if (payload > kKeptBytes) batch_ = RecordBatch();
 }
 
 void ServeSession::State::range(const Json& request) {

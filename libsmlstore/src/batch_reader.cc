@@ -58,6 +58,8 @@ class BatchReaderState {
  private:
   static std::string_view key_in(std::string_view key) noexcept { return key; }
   static std::string_view key_in(std::uint64_t) noexcept { return {}; }
+  static std::uint64_t number_in(std::string_view) noexcept { return kNoNumber; }
+  static std::uint64_t number_in(std::uint64_t number) noexcept { return number; }
   InPlace locate(std::uint64_t number) const;
   void verify(const InPlace& place, std::string_view key, RecordBatch& out, BatchRecord& record);
   template <class Request>
@@ -139,6 +141,7 @@ void BatchReaderState::read(std::span<const Request> requests, RecordBatch& out)
   for (std::size_t i = 0; i < requests.size(); ++i) {
     BatchRecord& record = out.records_[i];
     try {
+      record.number = number_in(requests[i]);
       record.number = find_record(dataset_, requests[i]);
       places_[i] = locate(record.number);
       if (places_[i].slot.empty()) far_.push_back(i);

@@ -4,6 +4,7 @@
 import ast
 import concurrent.futures
 import contextlib
+import ctypes
 import gc
 import glob
 import io
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import threading
 import unittest
+import weakref
 from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../conformance"))
@@ -34,6 +36,7 @@ from sml_frames import read_frames
 from sml_hash import crc32c as slow_crc32c
 
 SEED = 20261202
+PR_SET_CHILD_SUBREAPER = 36
 PACKAGE = os.path.dirname(sml.__file__)
 
 
@@ -207,7 +210,7 @@ class Client(SmlTest):
         self.assertEqual((list(again), again.numbers), (list(batch), numbers))
         self.assertEqual(again.keys, [None] * 200)
         self.assertEqual(len(dataset.batch([])), 0)
-        for wrong in (["big", 1], [1, "big"], [None], [1.5]):
+        for wrong in (["big", 1], [1, "big"], [None], [1.5], "big", b"big"):
             with self.assertRaises(TypeError):
                 dataset.batch(wrong)
 
@@ -237,6 +240,66 @@ class Client(SmlTest):
             os.unlink(path)  # what was mapped stays
         self.assertEqual(list(first), [self.files[sml.keys.to_bytes(key)] for key in first.keys])
         check(dataset)
+
+    def test_children_of_multiprocessing_wait_for_their_servers(self):
+        dataset = self.open()
+        self.assertEqual(len(dataset), len(self.files))
+        before = children()
+        libc = ctypes.CDLL(None)
+        self.assertEqual(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0)
+        try:
+            child = multiprocessing.get_context("fork").Process(target=dataset.batch, args=(["big"], "raise"))
+            child.start()
+            child.join()
+            self.assertEqual((child.exitcode, children()), (0, before))
+        finally:
+            libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+    def test_errors_keep_nothing(self):
+        class Something:
+            pass
+
+        dataset = self.open()
+        failing = (
+            lambda: dataset["none"], lambda: dataset.open_record("none"), lambda: dataset.batch(["none"])[0],
+            lambda: dataset.batch(["none"], on_error="raise"), lambda: next(dataset.epoch(world=0)),
+        )  # fmt: skip
+        gc.disable()
+        try:
+            for index, fails in enumerate(failing):
+                something = Something()
+                there = weakref.ref(something)
+
+                def call(something=something, fails=fails):
+                    fails()
+
+                del something
+                with contextlib.suppress(sml.Error):
+                    call()
+                del call, fails
+                self.assertIsNone(there(), index)
+        finally:
+            gc.enable()
+
+    def test_epochs_are_closed(self):
+        dataset = self.open()
+        epochs = [dataset.epoch(seed=seed, batch_size=50) for seed in range(16)]
+        first = [next(epoch) for epoch in epochs]
+        with self.assertRaises(sml.LimitExceeded):
+            next(dataset.epoch())
+        epochs[3].close()
+        next(dataset.epoch())
+        rest = [key for batch in epochs[3] for key in batch.keys]
+        whole = [key for batch in dataset.epoch(seed=3, batch_size=50) for key in batch.keys]
+        self.assertEqual(first[3].keys + rest, whole)
+
+    def test_what_is_no_state_is_refused(self):
+        epoch = self.open().epoch()
+        for wrong in ({}, None, 5, [], {"seed": 1}):
+            with self.assertRaises(ValueError):
+                epoch.load_state_dict(wrong)
+        with self.assertRaises(ValueError):
+            self.open().epoch(prefetch=-1)
 
     def test_memory_is_used_again_only_when_nobody_looks_at_it(self):
         memory = sml._memory.Memory()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import io
 import itertools
 import json
@@ -144,7 +145,7 @@ class Connection:
                 self._check_open()
                 self._read_answer()
         if answer.error is not None:
-            raise answer.error
+            raise copy.copy(answer.error)  # not the one that is kept: it would keep all that the caller has
         return answer
 
     def ask(self, request: str, **fields: Any) -> Answer:
@@ -198,7 +199,7 @@ class Connection:
 
     def _check_open(self) -> None:
         if self._failure is not None:
-            raise self._failure
+            raise copy.copy(self._failure)
 
     def _fail(self, cause: BaseException) -> NoReturn:
         if isinstance(cause, (EOFError, OSError)):

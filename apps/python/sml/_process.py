@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import io
+import multiprocessing.util
 import os
 import subprocess
 import threading
@@ -87,6 +88,8 @@ class Process:
         relay = threading.Thread(target=_relay, args=(self._process.stderr, self._kept), daemon=True)
         relay.start()
         self._finalizer = weakref.finalize(self, _end, self._process, relay)
+        # The children of multiprocessing end without what the interpreter does at its end.
+        multiprocessing.util.Finalize(self, self._finalizer, exitpriority=0)
 
     def end(self) -> None:
         self._finalizer()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional, Union, cast, overload
@@ -44,7 +45,7 @@ class Batch(Sequence[memoryview]):
         self._records: list[Union[memoryview, Error]] = []
         self._take(connection.records(answer), dict(answer.get("errors", ())))
         if self.errors and on_error == RAISE:
-            raise self.errors[0]
+            raise copy.copy(self.errors[0])  # not the one that is kept: it would keep all that the caller has
         if self.errors and on_error == SKIP:
             self._leave_out()
 
@@ -86,7 +87,7 @@ class Batch(Sequence[memoryview]):
             return [self[i] for i in range(*index.indices(len(self)))]
         record = self._records[index]
         if isinstance(record, Error):
-            raise record
+            raise copy.copy(record)
         return record
 
     def __iter__(self) -> Iterator[memoryview]:

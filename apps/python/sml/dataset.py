@@ -151,6 +151,8 @@ class Dataset(Mapping[Key, memoryview], Source):
         raises it at once, with "skip" it is left out.
         """
         check_on_error(on_error)
+        if isinstance(wanted, (str, bytes)):
+            raise TypeError("one key, where keys are wanted: ds[key] gives its record")
         items = list(wanted)
         keys = [key_module.to_json(item) for item in items if isinstance(item, (str, bytes))]
         numbers = [operator.index(item) for item in items if not isinstance(item, (str, bytes))]
@@ -166,9 +168,7 @@ class Dataset(Mapping[Key, memoryview], Source):
         """A record as a file, of which only the ranges are read that are wanted."""
         number, size = self._lookup(key)
         if number is None or size is None:
-            error = NotFound(f"record {key!r}: there is no such key")
-            error.key = key
-            raise error
+            raise NotFound.of(key)
         return RecordFile(self, number, size)
 
     def select(

@@ -11,6 +11,14 @@ from . import keys as key_module
 from ._connection import Answer, Connection
 from .batch import Batch
 
+_STATE_FIELDS = {"sml_state", "seed", "epoch", "mode", "lanes", "even", "position"}
+
+
+def check_state(state: Any) -> None:
+    """Raises ValueError for what is no state of an epoch."""
+    if not isinstance(state, Mapping) or not _STATE_FIELDS <= state.keys():
+        raise ValueError("that is no state of an epoch, which state_dict() gives")
+
 
 class _Stream:
     """An epoch that is open at the server: its answers, asked for ahead."""
@@ -27,6 +35,9 @@ class _Stream:
         self._asked: collections.deque[Answer] = collections.deque()
         self._close = weakref.finalize(self, connection.abandon, self.number)
         self._close.atexit = False
+
+    def close(self) -> None:
+        self._close()
 
     def state(self) -> dict[str, Any]:
         """Where it began."""
@@ -115,9 +126,18 @@ class Epoch(Iterator[Batch]):
         assert self._state is not None
         return dict(self._state, position=position)
 
+    def close(self) -> None:
+        """Lets the server forget it: a data set has 16 epochs open at most, in each process. An epoch that has
+        ended is closed already. To go on after that begins where it was."""
+        if self._stream is not None:
+            self._state = self.state_dict()
+            self._stream.close()
+            self._stream = None
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on there. Seed, epoch, shuffle, lanes and even are those of the state; data set and selection
         have to be the same, or the next use raises InvalidArgument."""
+        check_state(state)
         self._order = {name: state[name] for name in self._order}
         self._state = dict(state)
         self._stream = None

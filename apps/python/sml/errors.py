@@ -29,6 +29,12 @@ class InvalidArgument(Error, ValueError):
 class NotFound(Error, KeyError):
     code = "not_found"
 
+    @classmethod
+    def of(cls, key: Union[str, bytes]) -> NotFound:
+        error = cls(f"record {key!r}: there is no such key")
+        error.key = key
+        return error
+
 
 class Ambiguous(Error, KeyError):
     """Two containers of the data set have the key."""

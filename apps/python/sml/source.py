@@ -58,6 +58,8 @@ class Source(ABC):
             hint = "batch(range(...)) gives records as they are packed"
             raise ValueError(f"shuffle is {shuffle!r}, neither 'block' nor 'full'; {hint}")
         check_on_error(on_error)
+        if prefetch < 0:
+            raise ValueError(f"prefetch is {prefetch}")
         order = {"seed": seed, "epoch": epoch, "mode": _MODES[shuffle], "lanes": lanes, "even": even}
         share = {"rank": rank, "world": world, "batch": batch_size, "worker": worker, "workers": workers}
         return Epoch(self._connected, order, {**share, **self._selected()}, on_error, prefetch)

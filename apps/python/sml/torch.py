@@ -14,7 +14,7 @@ import torch.distributed
 import torch.utils.data
 
 from .dataset import Dataset
-from .epoch import Epoch
+from .epoch import Epoch, check_state
 from .keys import Key, stem
 from .sample import Sample, to_sample
 from .source import Source
@@ -112,7 +112,8 @@ class EpochDataset(torch.utils.data.IterableDataset[Any]):
             self._beginning.write({"epoch": epoch})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Iterations begin there."""
+        """Iterations begin there. Raises ValueError where it is no state."""
+        check_state(state)
         self._beginning.write(state)
 
     def _opened(self, worker: int = 0, workers: int = 1) -> Epoch:

@@ -219,8 +219,7 @@ class ServeStdioCommand final : public Command {
     add_partial_option(line, partial_);
     line.group("Speed and memory");
     line.size("--memory", memory_bytes_,
-              "records in flight and batches that are ready, of all\nclients; default SML_MEMORY, "
-              "else 384M");
+              "what is read ahead for epochs, of all clients; default\nSML_MEMORY, else 384M");
     add_threads_option(line, threads_);
     add_cache_options(line, store_);
     add_store_options(line, store_);

@@ -16,7 +16,7 @@
 namespace sml {
 
 struct BatchRecord {
-  std::uint64_t number = kNoNumber;  // kNoNumber where the key is unknown
+  std::uint64_t number = kNoNumber;  // as asked for; kNoNumber where the key is unknown
   ByteView bytes;                    // empty where there is an error
   std::uint32_t crc32c = 0;          // of `bytes`
   bool immutable = false;            // as RecordPiece::immutable
