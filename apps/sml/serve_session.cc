@@ -261,6 +261,7 @@ class ServeSession::State {
   void close_epoch(const Json& request);
   void statistics();
 
+  std::uint64_t number_of(const std::string& key) const;
   std::vector<std::uint64_t> wanted_numbers(const Json& request,
                                             std::map<std::size_t, Error>& unknown) const;
   std::shared_ptr<const Selection> selection(const Json& request) const;
@@ -404,6 +405,13 @@ void ServeSession::State::lookup(const Json& request) {
   answer_ok(answer_);
 }
 
+// Throws kNotFound, kAmbiguous.
+std::uint64_t ServeSession::State::number_of(const std::string& key) const {
+  if (const auto number = dataset_.find(key)) return *number;
+  throw Error(ErrorCode::kNotFound,
+              fmt::format("record '{}': there is no such key", one_line(key)));
+}
+
 // Keys and numbers of a request as numbers; kNoNumber, and the reason, for what there is not.
 std::vector<std::uint64_t> ServeSession::State::wanted_numbers(
     const Json& request, std::map<std::size_t, Error>& unknown) const {
@@ -419,13 +427,7 @@ std::vector<std::uint64_t> ServeSession::State::wanted_numbers(
   for (const std::string& key : to_keys(*keys, "keys")) {
     numbers.push_back(kNoNumber);
     try {
-      if (const auto number = dataset_.find(key)) {
-        numbers.back() = *number;
-      } else {
-        unknown.emplace(numbers.size() - 1,
-                        Error(ErrorCode::kNotFound,
-                              fmt::format("record '{}': there is no such key", one_line(key))));
-      }
+      numbers.back() = number_of(key);
     } catch (const Error& error) {
       unknown.emplace(numbers.size() - 1, error);
     }
@@ -465,13 +467,7 @@ void ServeSession::State::range(const Json& request) {
     refuse("either 'key' or 'number' is needed");
   std::uint64_t number = 0;
   if (key != nullptr) {
-    const std::string name = to_key(*key, "key");
-    const auto found = dataset_.find(name);
-    if (!found) {
-      throw Error(ErrorCode::kNotFound,
-                  fmt::format("record '{}': there is no such key", one_line(name)));
-    }
-    number = *found;
+    number = number_of(to_key(*key, "key"));
   } else {
     number = needed_number(request, "number");
     if (number >= dataset_.records()) {
