@@ -136,20 +136,12 @@ std::unique_ptr<EpochBatch> EpochReaderState::plan(std::uint64_t batch, Reader& 
   out->number = options_.worker + batch * options_.workers;
   const std::uint64_t begin = out->number * options_.batch;
   const std::uint64_t count = std::min(options_.batch, share_.size() - begin);
-  const std::uint64_t n = order_->samples();
 
+  Share positions = share_;
+  positions.first += begin * share_.world;
+  positions.end = positions.first + (count - 1) * share_.world + 1;
   std::vector<std::uint64_t> samples(count);
-  // Below share_.end, so that nothing overflows.
-  std::uint64_t position = share_.first + begin * share_.world;
-  for (std::size_t done = 0; done < count;) {
-    // Past the end the order begins again.
-    const std::uint64_t at = position % n;
-    const auto run = static_cast<std::size_t>(
-        std::min<std::uint64_t>(count - done, (n - at - 1) / share_.world + 1));
-    order_->at(at, share_.world, std::span(samples).subspan(done, run));
-    done += run;
-    position += run * share_.world;
-  }
+  Order::Cursor(*order_, positions).next(samples);
 
   const std::uint64_t left = share_.next_start - share_.start;
   const std::uint64_t each =
